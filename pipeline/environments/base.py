@@ -1,0 +1,97 @@
+"""What an environment is: tasks to draw from, episodes to act in, and a grader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from pipeline.trajectories.schema import Grade, Split, Step, Task
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What an environment answers to an action.
+
+    ``done`` means the episode is over, not that it is won. ``invalid`` means that the action could
+    not be carried out; it still counts as a step.
+    """
+
+    text: str
+    done: bool = False
+    reward: float = 0.0
+    score: float | None = None
+    invalid: bool = False
+
+
+class Episode(Protocol):
+    """One episode of one task. Not shared between threads; closed exactly once."""
+
+    def reset(self) -> str:
+        """Start, and return the opening observation (may be empty)."""
+        ...
+
+    def step(self, action: str) -> Observation:
+        """Carry out one action. Never raises on a bad action: that is an invalid observation.
+
+        Raises:
+            EnvironmentFault: the environment itself failed.
+        """
+        ...
+
+    def answer(self) -> str | None:
+        """The answer the agent has committed to, or None while there is none."""
+        ...
+
+    def grade(self) -> Grade:
+        """The environment's own verdict on the episode as it stands."""
+        ...
+
+    def close(self) -> None:
+        """Free whatever the episode holds."""
+        ...
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One action as shown to a model: its name, its argument's meaning, and what it does."""
+
+    name: str
+    argument: str
+    description: str
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A family of tasks and the world they are played in.
+
+    ``version`` changes whenever an episode could turn out differently. ``label`` is the word that
+    stands before the instruction in prompts (``Question``, ``Claim``). ``max_steps`` is the
+    environment's customary limit.
+    """
+
+    name: str
+    version: str
+    family: str
+    label: str
+    max_steps: int
+    tools: tuple[ToolSpec, ...]
+
+    def tasks(self, split: Split) -> Iterator[Task]:
+        """Every task of a split, in a fixed order."""
+        ...
+
+    def episode(self, task: Task) -> Episode:
+        """A fresh episode of the task."""
+        ...
+
+    def expert(self, task: Task, seed: int) -> Iterator[Step] | None:
+        """The scripted expert's steps (thought and action filled), or None where there is none.
+
+        The steps are what the expert intends to do; observations come from the episode.
+        """
+        ...
+
+    def normalise(self, answer: str) -> str:
+        """The form in which two answers are compared (used by votes and by leak checks)."""
+        ...

@@ -1,0 +1,70 @@
+"""What a model is: something that continues a prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pipeline.rendering.base import Prompt
+from pipeline.trajectories.schema import StopReason, Usage
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to choose the next token. Temperature 0 is greedy and ignores the seed."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 100
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a model.
+
+    ``session`` names the episode: a local model may keep keys and values under it between steps.
+    ``seed`` alone decides sampling, whatever else is in flight.
+    """
+
+    prompt: Prompt
+    sampling: Sampling = field(default_factory=Sampling)
+    session: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a model wrote: text up to, not including, the stop.
+
+    ``stop_reason`` is ``length`` when the budget cut the text. ``flags`` carry what a parser
+    cannot see (``truncated_in_reasoning``, …).
+    """
+
+    text: str
+    stop_reason: StopReason = "stop"
+    usage: Usage = field(default_factory=Usage)
+    flags: tuple[str, ...] = ()
+
+
+class Model(Protocol):
+    """A model behind an address. Safe to call from many coroutines of one event loop."""
+
+    address: str
+
+    async def generate(self, request: Request) -> Completion:
+        """Continue the prompt.
+
+        Raises:
+            ContextLimitError: the prompt leaves no room for a completion.
+            QuotaError: no later call can succeed; the run should stop and keep what it has.
+            ModelError: the model could not be asked, after the client's own retries.
+        """
+        ...
+
+    def forget(self, session: str) -> None:
+        """The episode is over: drop whatever was kept under its name."""
+        ...
+
+    async def close(self) -> None:
+        """Free memory, connections and threads."""
+        ...

@@ -1,0 +1,200 @@
+"""What a recipe may say: one model a stage. Unknown keys and wrong types are refused."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """Base of every part of a recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class EnvironmentRecipe(Section):
+    """Which world, and which of its tasks. Keys beyond these go to the environment itself."""
+
+    name: str
+    family: str = ""
+    kinds: list[str] = Field(default_factory=list)
+    """Only tasks of these kinds; empty means all."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the environment's own (paths, dialects)."""
+
+
+class ModelRecipe(Section):
+    """Where a model is and how it is run.
+
+    ``address`` is a hub id, a local folder (full or adapter), ``package:<module>/<file>.gguf``,
+    ``openai:<model>@<base url>``, ``expert`` or ``scripted``.
+    """
+
+    address: str
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """``auto`` is bfloat16 where the processor has bfloat16 arithmetic, else float32."""
+    device: str = "auto"
+    batch_size: int = Field(default=32, ge=1)
+    """How many sequences a local model decodes at once."""
+    context: int | None = Field(default=None, ge=8)
+    """Tokens of prompt and completion together; by default what the model's config says."""
+    api: Literal["chat", "completions"] = "chat"
+    """For ``openai:`` addresses."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; the key itself never stands in a recipe."""
+    max_retries: int = Field(default=5, ge=0)
+    timeout: float = Field(default=120.0, gt=0)
+    price_per_million: tuple[float, float] = (0.0, 0.0)
+    """Cost of a million prompt tokens and of a million completion tokens."""
+
+
+class MethodRecipe(Section):
+    """How episodes are driven."""
+
+    name: str
+    renderer: Literal["text", "chat"] = "text"
+    shots: int | None = Field(default=None, ge=0)
+    """Exemplars in the prompt: all by default, 0 for a fine-tuned model."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """The environment's custom by default."""
+    max_tokens: int = Field(default=100, ge=1)
+    """Completion tokens a step."""
+    episode_tokens: int | None = Field(default=None, ge=1)
+    """Completion tokens an episode."""
+    episode_seconds: float | None = Field(default=None, gt=0)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    format_errors: int = Field(default=2, ge=0)
+    """Unreadable steps that an episode may have; one more ends it as ``format_error``."""
+
+
+class PanelRecipe(Section):
+    """A panel: tasks of one split, drawn by a seed, the same for ever."""
+
+    split: Literal["train", "dev", "test"]
+    size: int | None = Field(default=None, ge=1)
+    seed: int = 0
+
+
+class GenerateRecipe(Section):
+    """Trajectories to collect."""
+
+    model: str = "expert"
+    """A key of ``models``."""
+    method: MethodRecipe = MethodRecipe(name="react")
+    panel: PanelRecipe = PanelRecipe(split="train")
+    samples: int = Field(default=1, ge=1)
+    concurrency: int = Field(default=16, ge=1)
+
+
+class SelectRecipe(Section):
+    """Which trajectories to keep."""
+
+    target: int = Field(default=3000, ge=1)
+    per_task: int = Field(default=1, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    balance: bool = True
+    """Take kinds of task in turn, so that none crowds out another."""
+    seed: int = 0
+
+
+class ExportRecipe(Section):
+    """The dataset to write."""
+
+    format: Literal["messages", "text", "sharegpt"] = "messages"
+    styles: list[Literal["standard", "cot", "act", "react"]] = Field(default=["react"], min_length=1)
+    """Each style becomes one subset, made from the same trajectories."""
+    dev_fraction: float = Field(default=0.0, ge=0, lt=0.5)
+
+
+class LoraRecipe(Section):
+    """A low-rank adapter on every linear layer."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+
+class TrainRecipe(Section):
+    """How to fine-tune: one student a style of ``export.styles``, on the rows that export wrote.
+
+    Rows in the ``text`` format train the text renderer, ``messages`` and ``sharegpt`` the chat one.
+    """
+
+    model: str = "base"
+    """A key of ``models``: the model to start from."""
+    lora: LoraRecipe | None = None
+    """None fine-tunes every weight."""
+    epochs: float = Field(default=1.0, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    learning_rate: float = Field(default=1e-4, gt=0)
+    schedule: str = "cosine"
+    warmup: float = Field(default=0.1, ge=0)
+    """A share of all steps below 1, a number of steps from 1 on."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    batch_size: int = Field(default=4, ge=1)
+    """Rows (packed: blocks) a device and a forward pass."""
+    accumulation: int = Field(default=1, ge=1)
+    max_length: int = Field(default=1024, ge=16)
+    """Tokens a row; a longer episode loses its oldest turns."""
+    packing: bool = True
+    label_only_head: bool = True
+    """Project only labelled positions on the vocabulary."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    tracker: Literal["none", "wandb", "trackio"] = "none"
+    project: str = "staract"
+    log_every: int = Field(default=1, ge=1)
+    save_every: int | None = Field(default=None, ge=1)
+    seed: int = 0
+    accelerate: str | None = None
+    """A config file of ``accelerate launch`` (a path, or a name under recipes/accelerate)."""
+
+
+class EntryRecipe(Section):
+    """One row of the comparison: a method × a model."""
+
+    model: str
+    """A key of ``models``, or ``student``: the model just trained in the method's style."""
+    method: MethodRecipe
+
+
+class EvaluateRecipe(Section):
+    """The comparison: every entry plays the same panel."""
+
+    panel: PanelRecipe = PanelRecipe(split="test")
+    entries: list[EntryRecipe] = Field(min_length=1)
+    concurrency: int = Field(default=64, ge=1)
+    resamples: int = Field(default=9999, ge=99)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    seed: int = 0
+
+
+class Recipe(Section):
+    """Everything about a run. A stage that is absent is not run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str = ""
+    seed: int = 0
+    environment: EnvironmentRecipe
+    models: dict[str, ModelRecipe] = Field(default_factory=dict)
+    generate: GenerateRecipe | None = None
+    select: SelectRecipe | None = None
+    export: ExportRecipe | None = None
+    train: TrainRecipe | None = None
+    evaluate: EvaluateRecipe | None = None
+
+    @model_validator(mode="after")
+    def _models_exist(self) -> Recipe:
+        used = {
+            "generate.model": self.generate and self.generate.model,
+            "train.model": self.train and self.train.model,
+        }
+        if self.evaluate:
+            for index, entry in enumerate(self.evaluate.entries):
+                used[f"evaluate.entries.{index}.model"] = entry.model
+        known = {*self.models, "expert", "student"}
+        for where, key in used.items():
+            if key and key not in known:
+                raise ValueError(f"{where}: {key!r} is not one of models ({', '.join(sorted(known))})")
+        return self
