@@ -1,0 +1,1 @@
+"""Evaluation: scores, intervals, paired comparisons, and the report that shows them."""

@@ -1,0 +1,1 @@
+"""Export: selected trajectories as a dataset that any trainer can read."""

@@ -100,9 +100,7 @@ class Renderer(Protocol):
     name: str
     version: str
 
-    def prompt(
-        self, spec: PromptSpec, task: Task, steps: Sequence[Step], draft: str | None = None
-    ) -> Prompt:
+    def prompt(self, spec: PromptSpec, task: Task, steps: Sequence[Step], draft: str | None = None) -> Prompt:
         """The input that asks for step ``len(steps) + 1``.
 
         ``draft`` is a thought already written for that step (react, raw text only): the prompt then

@@ -1,0 +1,81 @@
+"""The command ``staract``: one verb a stage, and a few to look around."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from pipeline.cli import (
+    doctor,
+    evaluate,
+    export,
+    generate,
+    listing,
+    report,
+    run,
+    select,
+    show,
+    tasks,
+    train,
+)
+from pipeline.errors import StaractError
+
+app = typer.Typer(
+    name="staract",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help=(
+        "Small agents from a large teacher's trajectories: generate, select, export, fine-tune, evaluate.\n\n"
+        "Start with: staract run recipes/atlas/quickstart.yaml"
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run")(run.run)
+app.command("generate")(generate.generate)
+app.command("select")(select.select)
+app.command("export")(export.export)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("report")(report.report)
+app.command("show")(show.show)
+app.command("tasks")(tasks.tasks)
+app.command("recipes")(listing.recipes)
+app.command("environments")(listing.environments)
+app.command("methods")(listing.methods)
+app.command("doctor")(doctor.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from pipeline import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point. Exit status: 0 done, 2 bad input, 130 interrupted."""
+    try:
+        app()
+    except StaractError as error:
+        typer.echo(f"staract: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("staract: interrupted; what is done is kept, the same command goes on.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has left; Python would complain once more while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        typer.echo(f"staract: {error.strerror or error} ({error.filename or 'input/output'}).", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The picture of a report: one bar a row, with its confidence interval.
+
+Bars differ in colour (two of the Okabe-Ito palette, told apart with any colour vision) and in hatch,
+so that the picture also reads in black and white. matplotlib is imported when a picture is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.evaluation.metrics import Metric
+from pipeline.evaluation.rows import Row, RowKind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+METRIC_NAMES: dict[Metric, str] = {"em": "exact match", "f1": "F1", "accuracy": "accuracy"}
+MAX_BARS = 40
+"""A picture of more bars could not be read; the best are drawn."""
+
+_STYLES: dict[RowKind, tuple[str, str]] = {"fine-tuned": ("#0072B2", ""), "prompted": ("#E69F00", "///")}
+_LABEL_WIDTH = 26
+_LABEL_LINES = 3
+
+
+def draw_bars(
+    rows: Sequence[Row], *, metric: Metric, confidence: float, split: str, image_format: str = "png"
+) -> bytes:
+    """A bar chart of ``rows``, in their order from the top, as the bytes of an image.
+
+    Args:
+        rows: At least one row.
+        metric: What the bars measure.
+        confidence: Of the whiskers, between 0 and 1.
+        split: The panel's split, for the title.
+        image_format: ``png`` (150 dots an inch) or ``svg``.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = list(rows[:MAX_BARS])
+    figure = Figure(figsize=(8.0, 1.5 + 0.55 * len(shown)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    _bars(axes, shown, metric)
+    _labels(axes, shown, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval")
+    figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {rows[0].n} {split} tasks", fontsize=13)
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a label in a script that the font lacks
+        figure.savefig(picture, format=image_format, dpi=150)
+    return picture.getvalue()
+
+
+def _bars(axes: Axes, rows: Sequence[Row], metric: Metric) -> None:
+    seen: set[RowKind] = set()
+    for place, row in enumerate(rows):
+        value = row.value(metric)
+        colour, hatch = _STYLES[row.kind]
+        options: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "height": 0.7}
+        axes.barh(place, value, label=None if row.kind in seen else row.kind, **options)
+        seen.add(row.kind)
+        # A mean can lie a rounding error outside its interval; whiskers must not be negative.
+        whiskers = [[max(0.0, value - row.ci_low)], [max(0.0, row.ci_high - value)]]
+        axes.errorbar(value, place, xerr=whiskers, color="black", capsize=4, linewidth=1.3)
+        axes.text(max(row.ci_high, value) + 0.015, place, f"{value:.2f}", va="center", fontsize=11)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.figure.legend(handles, labels, loc="outside lower right", ncols=2, frameon=False)
+
+
+def _labels(axes: Axes, rows: Sequence[Row], caption: str) -> None:
+    axes.set_yticks(range(len(rows)), [label(row.name) for row in rows], fontsize=10)
+    for text in axes.get_yticklabels():
+        text.set_parse_math(False)  # a dollar sign in a model's name is no formula
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, 1.1)
+    axes.set_xticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    axes.set_xlabel(caption)
+    axes.grid(axis="x", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def label(name: str) -> str:
+    """A row's name folded into at most three short lines of printable characters."""
+    printable = "".join(c if c.isprintable() else " " for c in name)
+    return "\n".join(textwrap.wrap(printable, _LABEL_WIDTH, max_lines=_LABEL_LINES, placeholder=" …"))

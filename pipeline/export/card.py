@@ -1,0 +1,119 @@
+"""The dataset card: a README whose header tells ``datasets`` where the subsets are."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from pipeline.export.report import ExportReport
+from pipeline.export.rows import FEATURES, Format
+from pipeline.trajectories.schema import Trajectory
+
+TEMPLATE: Final = Path(__file__).parent / "templates" / "card.md.jinja"
+
+COLUMNS: Final = {
+    "id": "the trajectory",
+    "task": "the task it solves",
+    "kind": "the task's type",
+    "step": "which step of the episode, from 1",
+    "prompt": "all text before the model's words",
+    "completion": "what the model must write, stop marker included",
+    "messages": "the conversation: `role` (system, user, assistant) and `content`; ends with the assistant",
+    "conversations": "the conversation: `from` (system, human, gpt) and `value`; ends with `gpt`",
+}
+TARGETS: Final = {"text": "completions", "messages": "assistant messages", "sharegpt": "`gpt` turns"}
+
+
+@dataclass
+class Origin:
+    """Where the trajectories come from, counted while they pass."""
+
+    environments: Counter[str] = field(default_factory=Counter[str])
+    methods: Counter[str] = field(default_factory=Counter[str])
+    models: Counter[str] = field(default_factory=Counter[str])
+    kinds: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Count one trajectory."""
+        self.environments[f"{trajectory.task.environment}, {trajectory.task.split} split"] += 1
+        self.methods[trajectory.method] += 1
+        self.models[trajectory.model] += 1
+        self.kinds[trajectory.task.kind or "(no kind)"] += 1
+
+    def rows(self, source: dict[str, str]) -> dict[str, str]:
+        """Label and content of the card's table, harmless in Markdown."""
+        tables = {
+            "environment": self.environments,
+            "method": self.methods,
+            "model": self.models,
+            "kinds of task": self.kinds,
+        }
+        counted = {
+            label: ", ".join(f"{name} ({count})" for name, count in sorted(table.items()))
+            for label, table in tables.items()
+        }
+        return {_plain(label): _plain(text) for label, text in {**counted, **source}.items()}
+
+
+def dataset_card(name: str, report: ExportReport, origin: Origin, example: dict[str, Any]) -> str:
+    """The text of the dataset's README.md.
+
+    Args:
+        name: the dataset's title.
+        report: what was written; its styles become the configs, the first one the default.
+        origin: where the trajectories come from.
+        example: one row, shown as JSON.
+    """
+    kind: Format = report.format  # pyright: ignore[reportAssignmentType]
+    dev = any(part.dev_rows for part in report.styles.values())
+    card = DatasetCard.from_template(
+        _header(report, kind),
+        template_path=str(TEMPLATE),
+        name=_plain(name),
+        styles=report.styles,
+        format=kind,
+        renderer=report.renderer,
+        renderer_version=report.renderer_version,
+        columns={column["name"]: COLUMNS[column["name"]] for column in FEATURES[kind]},
+        example=json.dumps(example, indent=2),
+        origin=origin.rows(report.source),
+        dev=dev,
+        target=TARGETS[kind],
+    )
+    return str(card)
+
+
+def _header(report: ExportReport, kind: Format) -> DatasetCardData:
+    first = next(iter(report.styles))
+    configs = [
+        {
+            "config_name": style,
+            "data_files": [
+                {"split": split, "path": f"{style}/{split}.jsonl"}
+                for split, rows in (("train", part.rows - part.dev_rows), ("dev", part.dev_rows))
+                if rows
+            ],
+            **({"default": True} if style == first else {}),
+        }
+        for style, part in report.styles.items()
+    ]
+    infos = [{"config_name": style, "features": FEATURES[kind]} for style in report.styles]
+    return DatasetCardData(
+        task_categories=["text-generation"],
+        tags=["agents", "trajectories"],
+        configs=configs,
+        dataset_info=infos,
+    )
+
+
+def _plain(text: str) -> str:
+    """Text from outside in one table cell: no markup, no line break, no control character."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    for mark in "\\`*_[]<>|":
+        shown = shown.replace(mark, "\\" + mark)
+    return shown

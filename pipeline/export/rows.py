@@ -1,0 +1,72 @@
+"""The rows of a trajectory in a format: what each format is called, holds, and is rendered by."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pipeline.errors import FormatError
+from pipeline.export.messages import messages_rows
+from pipeline.export.restyle import Style, restyle
+from pipeline.export.sharegpt import sharegpt_rows
+from pipeline.export.text import text_rows
+from pipeline.rendering.base import ChatPrompt, Prompt, PromptSpec, Renderer, TextPrompt
+from pipeline.trajectories.schema import Trajectory
+
+Format = Literal["messages", "text", "sharegpt"]
+
+RENDERERS: Final[dict[Format, str]] = {"text": "text", "messages": "chat", "sharegpt": "chat"}
+"""Which renderer writes a format."""
+
+_STRING: Final = "string"
+_ABOUT: Final = [{"name": name, "dtype": _STRING} for name in ("id", "task", "kind")]
+
+FEATURES: Final[dict[Format, list[dict[str, Any]]]] = {
+    "text": [
+        *_ABOUT,
+        {"name": "step", "dtype": "int64"},
+        {"name": "prompt", "dtype": _STRING},
+        {"name": "completion", "dtype": _STRING},
+    ],
+    "messages": [
+        *_ABOUT,
+        {
+            "name": "messages",
+            "list": [{"name": "role", "dtype": _STRING}, {"name": "content", "dtype": _STRING}],
+        },
+    ],
+    "sharegpt": [
+        *_ABOUT,
+        {
+            "name": "conversations",
+            "list": [{"name": "from", "dtype": _STRING}, {"name": "value", "dtype": _STRING}],
+        },
+    ],
+}
+"""The columns of a format as a dataset card declares them. Without them Arrow guesses, and a column
+whose every text looks like a date is read as dates."""
+
+
+def trajectory_rows(
+    trajectory: Trajectory, style: Style, kind: Format, spec: PromptSpec, renderer: Renderer
+) -> list[dict[str, Any]]:
+    """The rows of one trajectory: one a step in the text format, else one.
+
+    Raises:
+        FormatError: the trajectory cannot be put in this style, or the renderer is of another kind.
+    """
+    steps = restyle(trajectory, style)
+    prompt = renderer.training(spec, trajectory.task, steps)
+    about = {"id": trajectory.id, "task": trajectory.task.id, "kind": trajectory.task.kind}
+    return [{**about, **row} for row in _rows(prompt, kind, len(steps))]
+
+
+def _rows(prompt: Prompt, kind: Format, steps: int) -> list[dict[str, Any]]:
+    if kind == "text" and isinstance(prompt, TextPrompt):
+        return text_rows(prompt, steps)
+    if kind == "messages" and isinstance(prompt, ChatPrompt):
+        return messages_rows(prompt)
+    if kind == "sharegpt" and isinstance(prompt, ChatPrompt):
+        return sharegpt_rows(prompt)
+    raise FormatError(
+        f"format {kind!r} cannot hold a {type(prompt).__name__}: use renderer {RENDERERS[kind]!r}"
+    )

@@ -1,0 +1,105 @@
+"""Text to ids: one piece at a time, with control tokens recognised or kept as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pipeline.errors import FormatError
+
+_ANCHOR = "\n"
+_MARKUP = re.compile(r"[<\[].*[>\]]", re.DOTALL)
+_lock = Lock()
+
+
+@dataclass(frozen=True)
+class _Traits:
+    """What was found out about a tokeniser, once.
+
+    ``seams`` is where foreign text is cut so that no added token can form in it; ``anchor`` holds
+    the ids of ``_ANCHOR`` where the tokeniser puts a space before every text.
+    """
+
+    bos: tuple[int, ...]
+    seams: re.Pattern[str] | None
+    anchor: tuple[int, ...]
+
+
+_traits: WeakKeyDictionary[Any, _Traits] = WeakKeyDictionary()
+
+
+def text_ids(tokenizer: Any, text: str, *, control: bool) -> list[int]:
+    """The ids of a text that stands by itself, without BOS or EOS.
+
+    Args:
+        tokenizer: a transformers tokeniser.
+        text: any text; lone surrogates become U+FFFD.
+        control: read ``<|im_end|>`` and its like as control tokens; else they are spelt out.
+
+    Raises:
+        FormatError: the tokeniser cannot encode a text apart from what stands before it.
+    """
+    if not text:
+        return []
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    traits = _traits_of(tokenizer)
+    if control or traits.seams is None:
+        return _anchored(tokenizer, traits, text, split=not control)
+    parts = traits.seams.split(text)
+    return [token for part in parts for token in _anchored(tokenizer, traits, part, split=True)]
+
+
+def bos_ids(tokenizer: Any) -> list[int]:
+    """What the tokeniser itself puts before plain text: one BOS, or nothing."""
+    return list(_traits_of(tokenizer).bos)
+
+
+def _traits_of(tokenizer: Any) -> _Traits:
+    if tokenizer not in _traits:
+        _traits[tokenizer] = _Traits(_find_bos(tokenizer), _find_seams(tokenizer), _find_anchor(tokenizer))
+    return _traits[tokenizer]
+
+
+def _find_bos(tokenizer: Any) -> tuple[int, ...]:
+    with _lock:
+        dressed: list[int] = tokenizer.encode("a", add_special_tokens=True)
+    bos = tokenizer.bos_token_id
+    return (bos,) if bos is not None and dressed[:1] == [bos] else ()
+
+
+def _find_seams(tokenizer: Any) -> re.Pattern[str] | None:
+    """``split_special_tokens`` spells out only what the tokeniser calls special, not ``<think>``."""
+    names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    names = [name for name in names if len(name) > 2 and _MARKUP.fullmatch(name)]
+    rests = {first: "|".join(re.escape(name[1:]) for name in names if name[0] == first) for first in "<["}
+    cuts = [f"(?<={re.escape(first)})(?={rest})" for first, rest in rests.items() if rest]
+    return re.compile("|".join(cuts)) if cuts else None
+
+
+def _find_anchor(tokenizer: Any) -> tuple[int, ...]:
+    first = tokenizer.convert_ids_to_tokens(_plain(tokenizer, "a", split=True)[:1])
+    spaced = bool(first) and str(first[0]).startswith(("▁", "Ġ"))
+    return tuple(_plain(tokenizer, _ANCHOR, split=True)) if spaced else ()
+
+
+def _anchored(tokenizer: Any, traits: _Traits, text: str, *, split: bool) -> list[int]:
+    if not traits.anchor:
+        return _plain(tokenizer, text, split=split)
+    ids = _plain(tokenizer, _ANCHOR + text, split=split)
+    length = len(traits.anchor)
+    if tuple(ids[:length]) != traits.anchor:
+        raise FormatError(
+            f"the tokenizer {getattr(tokenizer, 'name_or_path', '')!r} puts a space before every text and "
+            f"merges line breaks with what follows, so {text[:40]!r} cannot be encoded by itself; "
+            "use a model with a byte-level tokenizer"
+        )
+    return ids[length:]
+
+
+def _plain(tokenizer: Any, text: str, *, split: bool) -> list[int]:
+    # The flag becomes state of the tokeniser itself, which the threads of a rollout share.
+    with _lock:
+        return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=split))
