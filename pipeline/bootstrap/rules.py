@@ -54,10 +54,10 @@ class Limits:
 
 
 def provenance(trajectory: Trajectory, _: Limits) -> bool:
-    """It says which task of which split was played, so that it can be played again."""
-    return bool(
-        trajectory.id and trajectory.task.id and trajectory.task.split and trajectory.task.environment
-    )
+    """It says which task of which split was played in which version of the environment."""
+    task = trajectory.task
+    named = (trajectory.id, task.id, task.split, task.environment, trajectory.versions.get("environment"))
+    return all(named)
 
 
 def finished(trajectory: Trajectory, _: Limits) -> bool:

@@ -8,6 +8,7 @@ recipe's seed.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pipeline.errors import StoreError
 from pipeline.recipe.models import SelectRecipe
 from pipeline.trajectories.files import write_json
 from pipeline.trajectories.schema import Task, Trajectory, digest
+from pipeline.trajectories.store import trajectory_line
 
 Source = Callable[[], Iterable[Trajectory]]
 """Opens the trajectories from the start; called twice, and must give the same ones both times."""
@@ -144,7 +146,7 @@ def _entry(position: int, trajectory: Trajectory, limits: Limits, tasks: _Tasks)
         kind=trajectory.task.kind,
         steps=len(trajectory.steps),
         words=digest([[step.thought, step.action] for step in trajectory.steps]),
-        content=digest(trajectory.model_dump()),
+        content=hashlib.sha256(trajectory_line(trajectory)).hexdigest()[:16],
         verdict=first_failed(trajectory, limits) or KEPT,
     )
 

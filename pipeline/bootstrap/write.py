@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import IO
 
 from pipeline.errors import StoreError
-from pipeline.trajectories.files import to_json, write_bytes
+from pipeline.trajectories.files import write_bytes
 from pipeline.trajectories.schema import Trajectory
+from pipeline.trajectories.store import trajectory_line
 
 
 def write_shuffled(path: Path, ranked: Iterable[tuple[int, Trajectory]]) -> None:
@@ -38,7 +39,7 @@ def _spool(spool: IO[bytes], ranked: Iterable[tuple[int, Trajectory]]) -> list[t
     places: list[tuple[int, int, int]] = []
     offset = 0
     for rank, trajectory in ranked:
-        line = to_json(trajectory.model_dump()).encode() + b"\n"
+        line = trajectory_line(trajectory)
         spool.write(line)
         places.append((rank, offset, len(line)))
         offset += len(line)

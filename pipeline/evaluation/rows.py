@@ -1,4 +1,4 @@
-"""The rows of a comparison (one a method and model) and the paired comparisons between them.
+"""The rows of a report: one a method and model, all over the same panel.
 
 The denominator is the panel: a task without an episode counts as errored and wrong, an episode of
 a task outside the panel, or a second one of the same task, is refused.
@@ -7,7 +7,7 @@ a task outside the panel, or a second one of the same task, is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,7 +16,8 @@ from pydantic import Field
 from pipeline.errors import RecipeError, StoreError
 from pipeline.evaluation import metrics
 from pipeline.evaluation.metrics import LabelReport, Metric
-from pipeline.evaluation.statistics import difference_interval, mcnemar, mean_interval
+from pipeline.evaluation.statistics import mean_interval
+from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record, Task, Trajectory
 
 RowKind = Literal["prompted", "fine-tuned"]
@@ -98,25 +99,6 @@ class Row(Record):
         return {"em": self.em, "f1": self.f1, "accuracy": self.accuracy}[metric] or 0.0
 
 
-class Comparison(Record):
-    """Row ``a`` against row ``b`` on the same tasks: difference = a - b in the report's metric.
-
-    ``p`` is the exact McNemar test on right and wrong; ``a_only`` and ``b_only`` count the tasks
-    that it rests on. ``best_baseline`` says that ``b`` is the best prompted row of all.
-    """
-
-    a: str
-    b: str
-    difference: float
-    ci_low: float
-    ci_high: float
-    ci_method: str
-    p: float
-    a_only: int
-    b_only: int
-    best_baseline: bool = False
-
-
 @dataclass(frozen=True)
 class Aligned:
     """A group's episodes in the panel's order; None where there is no episode."""
@@ -133,56 +115,69 @@ class Aligned:
         return [metrics.score(t, metric) for t in self.episodes]
 
 
-def align(panel_ids: Sequence[str], groups: Sequence[Group]) -> list[Aligned]:
+def align(panel: Panel, groups: Sequence[Group]) -> list[Aligned]:
     """Put every group's episodes in the panel's order.
 
     Raises:
-        RecipeError: the panel is empty or repeats a task, or two groups have the same name.
-        StoreError: a group holds two episodes of one task, or one of a task outside the panel.
+        RecipeError: there are no tasks or no groups, or two groups have the same name.
+        StoreError: the panel repeats a task, or a group holds two episodes of one task, one of a
+            task outside the panel, or one of a task that has changed since.
     """
-    if not panel_ids or not groups:
+    if not panel.entries or not groups:
         raise RecipeError(
-            f"an evaluation needs tasks and entries, not {len(panel_ids)} and {len(groups)} of them"
+            f"an evaluation needs tasks and entries: the panel has {len(panel)} tasks and there are "
+            f"{len(groups)} entries"
         )
-    if twice := _repeated(panel_ids):
-        raise RecipeError(f"the panel lists task {twice!r} more than once; a panel needs distinct tasks")
+    if twice := _repeated(panel.ids):
+        raise StoreError(f"the panel lists task {twice!r} more than once: draw a new panel")
     if twice := _repeated([group.name for group in groups]):
         raise RecipeError(f"two entries of the evaluation are called {twice!r}; give each a name of its own")
-    return [_align_one(panel_ids, group) for group in groups]
+    return [_align_one(panel, group) for group in groups]
 
 
 def _repeated(names: Sequence[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
-def _align_one(panel_ids: Sequence[str], group: Group) -> Aligned:
-    wanted = set(panel_ids)
+def _align_one(panel: Panel, group: Group) -> Aligned:
+    contents = {entry.id: entry.content for entry in panel.entries}
     found: dict[str, Trajectory] = {}
     for trajectory in group.trajectories:
-        task_id = trajectory.task.id
-        if task_id in found:
+        task = trajectory.task
+        if task.id in found:
             raise StoreError(
-                f"{group.name!r} has two episodes of task {task_id!r} ({found[task_id].id!r} and "
+                f"{group.name!r} has two episodes of task {task.id!r} ({found[task.id].id!r} and "
                 f"{trajectory.id!r}); keep one episode a task"
             )
-        if task_id not in wanted:
-            raise StoreError(f"{group.name!r} has an episode of task {task_id!r}, which is not in the panel")
-        found[task_id] = trajectory
-    return Aligned(group, [found.get(task_id) for task_id in panel_ids])
+        if task.id not in contents:
+            raise StoreError(f"{group.name!r} has an episode of task {task.id!r}, which is not in the panel")
+        if task.content_hash != contents[task.id]:
+            raise StoreError(
+                f"{group.name!r} played another version of task {task.id!r} than the panel's; play it again"
+            )
+        found[task.id] = trajectory
+    return Aligned(group, [found.get(entry.id) for entry in panel.entries])
 
 
-def build_rows(panel_ids: Sequence[str], groups: Sequence[Group], settings: Settings) -> list[Row]:
+def build_rows(panel: Panel, groups: Sequence[Group], settings: Settings) -> list[Row]:
     """One row a group, the best first.
 
     Raises:
-        RecipeError, StoreError: as ``align`` does, or a finished episode lacks the metric.
+        RecipeError: as ``align`` does.
+        StoreError: as ``align`` does, or a finished episode lacks the metric.
     """
-    aligned = align(panel_ids, groups)
-    tasks = {t.task.id: t.task for g in groups for t in g.trajectories}
+    aligned = align(panel, groups)
+    tasks = _tasks(panel, groups)
     carried = metrics.carried_metrics(t for g in groups for t in g.trajectories)
-    panel_tasks = [tasks.get(task_id) for task_id in panel_ids]
-    rows = [_row(one, panel_tasks, carried, settings) for one in aligned]
+    rows = [_row(one, tasks, carried, settings) for one in aligned]
     return sorted(rows, key=lambda row: (-row.value(settings.metric), row.kind, row.name))
+
+
+def _tasks(panel: Panel, groups: Sequence[Group]) -> list[Task | None]:
+    """The panel's tasks in its order: its own, else as some group played them, else None."""
+    known = {t.task.id: t.task for group in groups for t in group.trajectories}
+    known.update((task.id, task) for task in panel.attached or ())
+    return [known.get(entry.id) for entry in panel.entries]
 
 
 def _row(one: Aligned, tasks: Sequence[Task | None], carried: Sequence[str], settings: Settings) -> Row:
@@ -227,7 +222,7 @@ def _costs(played: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _by_kind(correct: Sequence[bool], tasks: Sequence[Task | None]) -> dict[str, KindCount]:
-    """Counts by the task's kind; a task that no group has played has kind ``(unknown)``."""
+    """Counts by the task's kind; a task that is not at hand has kind ``(unknown)``."""
     counts: dict[str, KindCount] = {}
     for right, task in zip(correct, tasks, strict=True):
         count = counts.setdefault((task.kind or "(none)") if task else "(unknown)", KindCount(n=0, correct=0))
@@ -239,82 +234,3 @@ def _by_kind(correct: Sequence[bool], tasks: Sequence[Task | None]) -> dict[str,
 def _labels(one: Aligned, tasks: Sequence[Task | None]) -> LabelReport | None:
     pairs = zip(tasks, one.episodes, strict=True)
     return metrics.label_report((task.gold[0], t) for task, t in pairs if task and task.gold)
-
-
-def build_comparisons(
-    panel_ids: Sequence[str], groups: Sequence[Group], settings: Settings
-) -> list[Comparison]:
-    """Every paired comparison worth reading.
-
-    Each fine-tuned row against the best prompted row and against every prompted row of the model it
-    started from; then the best fine-tuned row against the other fine-tuned ones. Where nothing is
-    fine-tuned: the best prompted row against the others.
-    """
-    ranked = sorted(
-        align(panel_ids, groups),
-        key=lambda one: (-metrics.mean(one.scores(settings.metric)), one.group.name),
-    )
-    tuned = [one for one in ranked if one.group.kind == "fine-tuned"]
-    prompted = [one for one in ranked if one.group.kind == "prompted"]
-    pairs = [(a, b) for a in tuned for b in prompted if b is prompted[0] or _is_baseline(a.group, b.group)]
-    comparisons = [_compare(a, b, settings, best=b is prompted[0]) for a, b in pairs]
-    rivals = tuned or prompted
-    return comparisons + [_compare(rivals[0], other, settings) for other in rivals[1:]]
-
-
-def _is_baseline(tuned: Group, prompted: Group) -> bool:
-    return prompted.model == tuned.base or not tuned.base
-
-
-def _compare(a: Aligned, b: Aligned, settings: Settings, *, best: bool = False) -> Comparison:
-    ours, theirs = a.scores(settings.metric), b.scores(settings.metric)
-    interval = difference_interval(
-        ours, theirs, confidence=settings.confidence, resamples=settings.resamples, seed=settings.seed
-    )
-    verdicts = Counter(zip(a.correct, b.correct, strict=True))
-    return Comparison(
-        a=a.group.name,
-        b=b.group.name,
-        difference=metrics.mean(ours) - metrics.mean(theirs),
-        ci_low=interval.low,
-        ci_high=interval.high,
-        ci_method=interval.method,
-        p=mcnemar(a.correct, b.correct),
-        a_only=verdicts[True, False],
-        b_only=verdicts[False, True],
-        best_baseline=best,
-    )
-
-
-def no_effect_notes(panel_ids: Sequence[str], groups: Sequence[Group]) -> list[str]:
-    """A note for every fine-tuned group that answered exactly as its base did with the same method.
-
-    An adapter that was silently not applied shows itself this way.
-    """
-    aligned = align(panel_ids, groups)
-    return [
-        note
-        for a in aligned
-        for b in aligned
-        if (a.group.kind, b.group.kind) == ("fine-tuned", "prompted")
-        and a.group.method == b.group.method
-        and _is_baseline(a.group, b.group)
-        and (note := _no_effect(a, b))
-    ]
-
-
-def _no_effect(a: Aligned, b: Aligned) -> str:
-    both = [(x, y) for x, y in zip(a.episodes, b.episodes, strict=True) if x and y]
-    both = [(x, y) for x, y in both if not (metrics.is_errored(x) or metrics.is_errored(y))]
-    if not both or any(x.answer != y.answer for x, y in both):
-        return ""
-    same_text = all(_written(x) == _written(y) for x, y in both)
-    how = "wrote the same text, letter for letter," if same_text else "gave the same answer"
-    return (
-        f"No effect: {a.group.name} {how} as {b.group.name} on all {len(both)} tasks that both played; "
-        "check that the fine-tuned weights or the adapter were really loaded."
-    )
-
-
-def _written(trajectory: Trajectory) -> Iterable[str]:
-    return [step.completion or step.action for step in trajectory.steps]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -102,7 +103,8 @@ def _header(report: ExportReport, kind: Format) -> DatasetCardData:
         }
         for style, part in report.styles.items()
     ]
-    infos = [{"config_name": style, "features": FEATURES[kind]} for style in report.styles]
+    # A copy each: YAML would write a shared list as an anchor, which not every reader of cards knows.
+    infos = [{"config_name": style, "features": deepcopy(FEATURES[kind])} for style in report.styles]
     return DatasetCardData(
         task_categories=["text-generation"],
         tags=["agents", "trajectories"],

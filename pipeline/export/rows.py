@@ -42,8 +42,7 @@ FEATURES: Final[dict[Format, list[dict[str, Any]]]] = {
         },
     ],
 }
-"""The columns of a format as a dataset card declares them. Without them Arrow guesses, and a column
-whose every text looks like a date is read as dates."""
+"""The columns of a format as a dataset card declares them, so that no reader has to guess."""
 
 
 def trajectory_rows(

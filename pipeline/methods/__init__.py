@@ -1,0 +1,1 @@
+"""Methods: how an episode is driven (standard, cot, act, react)."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pipeline.environments.base import Environment
 from pipeline.models.base import Model, Sampling
 from pipeline.rendering.base import PromptSpec
-from pipeline.trajectories.schema import StopReason, Step, Task, Usage
+from pipeline.trajectories.schema import Step, StopReason, Task, Usage
 
 
 @dataclass(frozen=True)

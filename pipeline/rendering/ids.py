@@ -19,11 +19,13 @@ _lock = Lock()
 class _Traits:
     """What was found out about a tokeniser, once.
 
-    ``seams`` is where foreign text is cut so that no added token can form in it; ``anchor`` holds
-    the ids of ``_ANCHOR`` where the tokeniser puts a space before every text.
+    ``control`` holds the ids of all added tokens; ``seams`` is where foreign text is cut so that none
+    of them can form in it; ``anchor`` holds the ids of ``_ANCHOR`` where the tokeniser puts a space
+    before every text.
     """
 
     bos: tuple[int, ...]
+    control: frozenset[int]
     seams: re.Pattern[str] | None
     anchor: tuple[int, ...]
 
@@ -57,9 +59,20 @@ def bos_ids(tokenizer: Any) -> list[int]:
     return list(_traits_of(tokenizer).bos)
 
 
+def is_control(tokenizer: Any, token: int) -> bool:
+    """Whether an id is one of the tokeniser's added tokens."""
+    return token in _traits_of(tokenizer).control
+
+
 def _traits_of(tokenizer: Any) -> _Traits:
     if tokenizer not in _traits:
-        _traits[tokenizer] = _Traits(_find_bos(tokenizer), _find_seams(tokenizer), _find_anchor(tokenizer))
+        added: dict[int, Any] = tokenizer.added_tokens_decoder
+        _traits[tokenizer] = _Traits(
+            bos=_find_bos(tokenizer),
+            control=frozenset(added),
+            seams=_find_seams([str(token) for token in added.values()]),
+            anchor=_find_anchor(tokenizer),
+        )
     return _traits[tokenizer]
 
 
@@ -70,10 +83,9 @@ def _find_bos(tokenizer: Any) -> tuple[int, ...]:
     return (bos,) if bos is not None and dressed[:1] == [bos] else ()
 
 
-def _find_seams(tokenizer: Any) -> re.Pattern[str] | None:
+def _find_seams(added: list[str]) -> re.Pattern[str] | None:
     """``split_special_tokens`` spells out only what the tokeniser calls special, not ``<think>``."""
-    names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-    names = [name for name in names if len(name) > 2 and _MARKUP.fullmatch(name)]
+    names = [name for name in added if len(name) > 2 and _MARKUP.fullmatch(name)]
     rests = {first: "|".join(re.escape(name[1:]) for name in names if name[0] == first) for first in "<["}
     cuts = [f"(?<={re.escape(first)})(?={rest})" for first, rest in rests.items() if rest]
     return re.compile("|".join(cuts)) if cuts else None

@@ -34,7 +34,7 @@ def fold_system(messages: Sequence[Message], tokenizer: Any) -> tuple[Message, .
     if len(messages) < 2 or messages[0].role != "system" or messages[1].role != "user":
         return tuple(messages)
     try:
-        _render(tokenizer, ("system", "user"), generate=True)
+        frames(tokenizer, ("system", "user"), generate=True)
     except FormatError:
         system, user = messages[0], messages[1]
         joined = Message("user", f"{system.content}\n\n{user.content}", shared=system.shared and user.shared)
@@ -81,7 +81,7 @@ def _check_history(tokenizer: Any, served: Frames, history: Frames) -> None:
                 f"the chat template of {_name(tokenizer)} changes a conversation as it grows: what stood "
                 f"before an assistant turn was {ours[-80:]!r} when it was generated and is {theirs[-80:]!r} "
                 "in the history, so training could not match serving; give the tokenizer a chat template "
-                "that writes both alike"
+                "that writes both alike, or use the text renderer"
             )
 
 

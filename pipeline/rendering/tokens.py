@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 
 from pipeline.errors import FormatError
 from pipeline.rendering.base import ChatPrompt, Prompt, TextPrompt
-from pipeline.rendering.ids import bos_ids, text_ids
+from pipeline.rendering.ids import bos_ids, is_control, text_ids
 from pipeline.rendering.template import fold_system, frames
 
 IGNORE = -100
 """The label of a position that trains nothing (what torch's cross-entropy skips)."""
 
-_SHARED_KEPT = 64
+_SHARED_KEPT = 512
 _shared: WeakKeyDictionary[Any, dict[tuple[str, bool], list[int]]] = WeakKeyDictionary()
 
 
@@ -106,7 +106,7 @@ def stop_token(tokenizer: Any) -> int:
 
 def _stop(tokenizer: Any, frame: str) -> int:
     first = text_ids(tokenizer, frame, control=True)[:1]
-    if not first or first[0] not in tokenizer.added_tokens_decoder:
+    if not first or not is_control(tokenizer, first[0]):
         raise FormatError(
             f"the chat template ends an assistant turn with {frame[:40]!r}, which does not begin with a "
             "control token, so a model could not learn to stop; use the text renderer, or another template"

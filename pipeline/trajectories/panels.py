@@ -125,8 +125,8 @@ def draw_panel(tasks: Iterable[Task], recipe: PanelRecipe, exclude: Iterable[str
     drawn = list(_in_turn({task.id: task for task in ranked}.values()))
     if recipe.size is not None and len(drawn) < recipe.size:
         raise RecipeError(
-            f"the panel asks for {recipe.size} tasks of split {recipe.split!r}, but there are only {len(drawn)}:"
-            " ask for fewer, or for more kinds of task"
+            f"the panel asks for {recipe.size} tasks of split {recipe.split!r}, but there are only"
+            f" {len(drawn)}: ask for fewer, or for more kinds of task"
         )
     drawn = drawn[: recipe.size]
     return Panel(recipe.split, recipe.seed, tuple(PanelEntry.of(task) for task in drawn), tuple(drawn))

@@ -6,7 +6,7 @@ is asked for with other values is refused, because its results would not be thos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -95,7 +95,8 @@ def open_run(
     if changed:
         names = ", ".join(dict.fromkeys(changed))
         raise StoreError(
-            f"{run.folder} was made by another recipe; changed: {names}. Put the old values back, or name another run"
+            f"{run.folder} was made by another recipe; changed: {names}."
+            " Put the old values back, or name another run"
         )
     # The description says nothing about results, so it follows the recipe.
     merged = {**old, "description": new["description"]}
@@ -132,12 +133,19 @@ def _put(content: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _differences(old: Any, new: Any, where: str) -> list[str]:
+    """The dotted keys under ``where`` whose values differ."""
     if old == new:
         return []
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+    before, after = _children(old), _children(new)
+    if before is None or after is None:
         return [where]
-    before, after = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
-    keys: Iterable[str] = dict.fromkeys([*before, *after])
-    return [
-        key for part in keys for key in _differences(before.get(part), after.get(part), f"{where}.{part}")
-    ]
+    keys = dict.fromkeys([*before, *after])
+    return [name for key in keys for name in _differences(before.get(key), after.get(key), f"{where}.{key}")]
+
+
+def _children(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return {str(index): item for index, item in enumerate(cast("list[Any]", value))}
+    return None

@@ -7,10 +7,12 @@ error), its latest line counts.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -41,21 +43,24 @@ class _Place:
 
 @dataclass
 class _Index:
-    """Where each id's latest line is. ``end`` is the end of the last whole line."""
+    """Where each id's latest line is.
+
+    ``end`` is the end of the last whole value, ``line`` the number of line feeds before it.
+    """
 
     places: dict[str, _Place] = field(default_factory=dict)
     end: int = 0
     line: int = 0
 
-    def add(self, head: _Head, length: int) -> None:
+    def add(self, identity: str, outcome: Outcome, line: bytes) -> None:
         # Taking the old place out keeps the dictionary in the order of the latest lines.
-        self.places.pop(head.id, None)
-        self.places[head.id] = _Place(self.end, length, self.line + 1, head.outcome)
-        self.skip(length)
+        self.places.pop(identity, None)
+        self.places[identity] = _Place(self.end, len(line), self.line + 1, outcome)
+        self.skip(line)
 
-    def skip(self, length: int) -> None:
-        self.end += length
-        self.line += 1
+    def skip(self, line: bytes) -> None:
+        self.end += len(line)
+        self.line += line.count(b"\n")
 
 
 class TrajectoryStore:
@@ -128,29 +133,7 @@ class TrajectoryStore:
         Raises:
             StoreError: another writer has the file, or it cannot be written.
         """
-        if self._descriptor is not None:
-            return
-        try:
-            new = not self.path.exists()
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            if new:
-                sync_folder(self.path.parent)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._refresh()
-            self._mend(descriptor)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise StoreError(
-                f"{self.path} is being written by another process: wait for it, or name another run"
-            ) from None
-        except StoreError:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+        self._writer()
 
     def append(self, trajectory: Trajectory) -> None:
         """Add a trajectory: when this returns, killing the process does not lose it.
@@ -158,13 +141,18 @@ class TrajectoryStore:
         Raises:
             StoreError: another writer has the file, or the disk is full (the file is as before).
         """
-        self.lock()
-        self._refresh()
+        descriptor = self._writer()
         line = trajectory_line(trajectory)
-        self._write(line)
-        self._index.add(
-            _Head(version=trajectory.version, id=trajectory.id, outcome=trajectory.outcome), len(line)
-        )
+        try:
+            _write_whole(descriptor, line)
+            if time.monotonic() - self._synced >= self._sync_seconds:
+                os.fsync(descriptor)
+                self._synced = time.monotonic()
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(descriptor, self._index.end)
+            raise self._unwritable(error) from None
+        self._index.add(trajectory.id, trajectory.outcome, line)
 
     def close(self) -> None:
         """Sync and let go of the lock. The store can still be read, and locked again."""
@@ -176,30 +164,46 @@ class TrajectoryStore:
         finally:
             os.close(descriptor)
 
-    def _write(self, line: bytes) -> None:
-        descriptor = self._descriptor
-        assert descriptor is not None
+    def _writer(self) -> int:
+        """The descriptor that holds the lock."""
+        if self._descriptor is None:
+            try:
+                self._descriptor = self._acquire()
+            except OSError as error:
+                raise self._unwritable(error) from None
+        return self._descriptor
+
+    def _acquire(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
-            written = os.write(descriptor, line)
-            if written < len(line):
-                raise OSError(0, f"only {written} of {len(line)} bytes fitted on the disk")
-            if time.monotonic() - self._synced >= self._sync_seconds:
-                os.fsync(descriptor)
-                self._synced = time.monotonic()
-        except OSError as error:
-            os.ftruncate(descriptor, self._index.end)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._refresh()
+            self._mend(descriptor)
+            sync_folder(self.path.parent)
+        except BlockingIOError:
+            os.close(descriptor)
             raise StoreError(
-                f"{self.path} cannot be written: {error.strerror}; free some space, then resume"
+                f"{self.path} is being written by another process: wait for it, or name another run"
             ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _mend(self, descriptor: int) -> None:
         """Cut an unfinished last line, or finish one that only lacks its line feed."""
-        size = os.fstat(descriptor).st_size
-        if size > self._index.end:
+        if os.fstat(descriptor).st_size > self._index.end:
             os.ftruncate(descriptor, self._index.end)
         if self._index.end and os.pread(descriptor, 1, self._index.end - 1) != b"\n":
-            os.write(descriptor, b"\n")
-            self._index.end += 1
+            _write_whole(descriptor, b"\n")
+            self._index.skip(b"\n")
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        reason = error.strerror or str(error)
+        return StoreError(
+            f"{self.path} cannot be written: {reason}; what was there is kept: mend it, then resume"
+        )
 
     def _open(self) -> IO[bytes]:
         try:
@@ -218,15 +222,16 @@ class TrajectoryStore:
 
     def _take(self, line: bytes) -> None:
         if not line.strip():
-            self._index.skip(len(line))
+            self._index.skip(line)
             return
-        where = f"{self.path}, line {self._index.line + 1}"
         try:
-            self._index.add(_parse_head(line, where), len(line))
+            head = _parse_head(line, f"{self.path}, line {self._index.line + 1}")
         except StoreError:
-            # A writer may be in the middle of this line, or have died there.
+            # Without a line feed, a writer is in the middle of this line, or died there.
             if line.endswith(b"\n"):
                 raise
+        else:
+            self._index.add(head.id, head.outcome, line)
 
 
 def trajectory_line(trajectory: Trajectory) -> bytes:
@@ -286,7 +291,7 @@ def _parse_head(line: bytes, where: str) -> _Head:
         raise StoreError(f"{where} is broken: {_first(error)}") from None
     if head.version > SCHEMA_VERSION:
         raise StoreError(
-            f"{where} has schema version {head.version}, newer than {SCHEMA_VERSION}: update staract to read it"
+            f"{where} has schema version {head.version}, newer than {SCHEMA_VERSION}: update staract"
         )
     return head
 
@@ -295,3 +300,9 @@ def _first(error: ValidationError) -> str:
     first: Any = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    if written < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

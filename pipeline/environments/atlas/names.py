@@ -54,7 +54,7 @@ ALIASES = {
 CAPITALS = {
     "BI": "Gitega",
     "KZ": "Astana",
-    "MM": "Naypyidaw",
+    "MM": "Nay Pyi Taw",
     "MN": "Ulan Bator",
     "PW": "Ngerulmud",
 }
@@ -70,11 +70,23 @@ EXTRA_BORDERS = [("BW", "ZM"), ("EG", "PS"), ("IL", "PS"), ("JO", "PS")]
 """Borders that only one source knows and that do exist."""
 
 REGIONS = {"TW": "Eastern Asia", "XK": "Southern Europe", "PS": "Western Asia"}
+"""Regions of the countries for which the source has none."""
+
+REGION_NAMES = {
+    "Australia and New Zealand": "Oceania",
+    "Melanesia": "Oceania",
+    "Micronesia": "Oceania",
+    "Middle Africa": "Central Africa",
+    "Polynesia": "Oceania",
+    "South-eastern Asia": "Southeast Asia",
+}
+"""Everyday names of regions; "Micronesia" alone would be a country's title."""
 
 SKIPPED_CITIES = frozenset(
     ["The Bronx", "Brooklyn", "Queens", "Manhattan", "Bao'an", "Rasapūdipalem", "Agege", "Kallakurichi"]
+    + ["Eisenzicken", "Klinteby Frihed", "Khalifah A City"]
 )
-"""Entries that are districts, or whose population is that of a whole district."""
+"""Entries that are districts, or whose population is not that of a town."""
 
 CURRENCIES = dict(
     pair.split("=")

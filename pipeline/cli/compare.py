@@ -1,0 +1,83 @@
+"""The stages that need the dataset: train, evaluate, report."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pipeline.cli.panels import recipe_panel
+from pipeline.cli.stages import Job
+from pipeline.errors import TrainingError
+from pipeline.evaluation.play import entrants, play_panel
+from pipeline.evaluation.report import terminal_table, write_report
+from pipeline.evaluation.rows import Group
+from pipeline.rollout.engine import Progress
+from pipeline.rollout.progress import RunProgress
+from pipeline.trajectories.panels import Panel, save_panel
+from pipeline.trajectories.store import TrajectoryStore
+
+
+def train(job: Job) -> None:
+    """Fine-tune one student a style, in a child process of accelerate launch."""
+    from pipeline.training.launch import train as launch
+
+    job.needs(job.run.dataset / "export.json", "export")
+    status = launch(
+        job.path,
+        job.overrides,
+        runs=job.run.folder.parent,
+        checkpoints=job.checkpoints,
+        accelerate=job.recipe.train.accelerate if job.recipe.train else None,
+    )
+    if status:
+        raise TrainingError(f"Training ended with status {status}; what it said stands above.")
+    job.log.say(f"train: done → {job.checkpoints / job.recipe.name}")
+
+
+def evaluate(job: Job) -> None:
+    """Play the held-out panel with every entry, then write the report."""
+    panel, groups = _play(job, RunProgress)
+    _write(job, panel, groups)
+
+
+def report(job: Job) -> None:
+    """Write the report again; episodes that are missing are played."""
+    job.needs(job.run.evaluation / "trajectories.jsonl", "evaluate")
+    panel, groups = _play(job, RunProgress)
+    _write(job, panel, groups)
+
+
+def _play(job: Job, progress: type[RunProgress]) -> tuple[Panel, list[Group]]:
+    environment = job.environment()
+    assert job.recipe.evaluate is not None
+    panel = recipe_panel(environment, job.recipe.evaluate.panel)
+    players = entrants(job.recipe, job.checkpoints)
+    save_panel(job.run.evaluation / "panel.json", panel)
+    job.log.say(f"evaluate: {len(players)} entries × {len(panel)} held-out tasks")
+
+    def watch(title: str) -> Progress:
+        return progress(title)
+
+    with TrajectoryStore(job.run.evaluation / "trajectories.jsonl") as store:
+        playing = play_panel(environment, panel, players, store, recipe=job.recipe, progress=watch)
+        return panel, asyncio.run(playing)
+
+
+def _write(job: Job, panel: Panel, groups: list[Group]) -> None:
+    recipe = job.recipe.evaluate
+    assert recipe is not None
+    written = write_report(
+        job.run.report,
+        job.recipe.name,
+        panel,
+        groups,
+        metric="em" if _measures_em(groups) else "accuracy",
+        resamples=recipe.resamples,
+        confidence=recipe.confidence,
+        seed=recipe.seed,
+    )
+    job.log.show(terminal_table(written))
+    job.log.say(f"report → {job.run.report}/report.md")
+
+
+def _measures_em(groups: list[Group]) -> bool:
+    return any("em" in trajectory.grade.metrics for group in groups for trajectory in group.trajectories)

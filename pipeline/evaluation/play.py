@@ -1,0 +1,170 @@
+"""Every entry of an evaluation plays the same panel, through the same engine as generation does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.environments.base import Environment
+from pipeline.errors import ModelError, RecipeError
+from pipeline.evaluation.rows import Group, RowKind
+from pipeline.methods.base import Method
+from pipeline.methods.registry import load_method
+from pipeline.models.base import Model
+from pipeline.models.registry import load_model
+from pipeline.recipe.models import EntryRecipe, ModelRecipe, Recipe
+from pipeline.rendering.digest import spec_digest
+from pipeline.rollout.engine import Plan, Progress, run_episodes
+from pipeline.trajectories.panels import Panel
+from pipeline.trajectories.schema import Trajectory, digest
+from pipeline.trajectories.store import TrajectoryStore
+
+STUDENT: Final = "student"
+METADATA: Final = "staract.json"
+"""What training leaves in a checkpoint: how the model was trained, so how it must be asked."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One entry of the comparison, with its model found.
+
+    ``trained`` is what the checkpoint says of itself, empty for a model that is only prompted.
+    """
+
+    entry: EntryRecipe
+    recipe: ModelRecipe
+    trained: dict[str, Any]
+    base: str
+
+    @property
+    def kind(self) -> RowKind:
+        return "fine-tuned" if self.trained else "prompted"
+
+
+def entrants(recipe: Recipe, checkpoints: Path) -> list[Entrant]:
+    """Find the model of every entry; ``student`` is the checkpoint trained in the method's style.
+
+    Raises:
+        RecipeError: the recipe has no ``evaluate`` section, or an entry's student is not trained here.
+        ModelError: a checkpoint is missing or unreadable.
+    """
+    if recipe.evaluate is None:
+        raise RecipeError(f"Recipe {recipe.name!r} has no evaluate section: there is nothing to compare.")
+    return [_entrant(recipe, entry, checkpoints / recipe.name) for entry in recipe.evaluate.entries]
+
+
+def _entrant(recipe: Recipe, entry: EntryRecipe, folder: Path) -> Entrant:
+    if entry.model != STUDENT:
+        chosen = recipe.models[entry.model]
+        return Entrant(entry, chosen, _metadata(Path(chosen.address)), base="")
+    if recipe.train is None:
+        raise RecipeError(f"Recipe {recipe.name!r} evaluates a student but has no train section.")
+    base = recipe.models[recipe.train.model]
+    student = folder / entry.method.name
+    trained = _metadata(student)
+    if not trained:
+        raise ModelError(f"{student}: there is no trained student here; run `staract train` first.")
+    found = base.model_copy(update={"address": str(student)})
+    return Entrant(entry, found, trained, base=recipe.train.model)
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    path = folder / METADATA
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{path}: not a checkpoint's record ({error}); train the model again.") from error
+
+
+def check_prompt(entrant: Entrant, method: Method, environment: Environment) -> None:
+    """Make sure that a fine-tuned model is asked as it was trained.
+
+    Raises:
+        ModelError: another renderer, style or prompt than the checkpoint records.
+    """
+    served = {
+        "renderer": entrant.entry.method.renderer,
+        "style": entrant.entry.method.name,
+        "spec_digest": spec_digest(method.spec(environment)),
+    }
+    for key, value in served.items():
+        trained = entrant.trained.get(key, value)
+        if trained != value:
+            raise ModelError(
+                f"{entrant.recipe.address}: trained with {key} {trained!r} but asked with {value!r};"
+                " evaluate it as it was trained, or train it again."
+            )
+
+
+async def play_panel(
+    environment: Environment,
+    panel: Panel,
+    players: Sequence[Entrant],
+    store: TrajectoryStore,
+    *,
+    recipe: Recipe,
+    progress: Callable[[str], Progress] | None = None,
+) -> list[Group]:
+    """Play what the store still lacks, one model after the other, and group the episodes by entry.
+
+    Raises:
+        ModelError: a model cannot be loaded or asked, or is asked otherwise than it was trained.
+    """
+    groups: dict[int, Group] = {}
+    ordered = sorted(range(len(players)), key=lambda index: players[index].recipe.address)
+    for _, indices in groupby(ordered, key=lambda index: players[index].recipe):
+        for index, group in await _play_model(environment, panel, players, list(indices), store, recipe, progress):
+            groups[index] = group
+    return [groups[index] for index in range(len(players))]
+
+
+async def _play_model(
+    environment: Environment,
+    panel: Panel,
+    players: Sequence[Entrant],
+    indices: Iterable[int],
+    store: TrajectoryStore,
+    recipe: Recipe,
+    progress: Callable[[str], Progress] | None,
+) -> list[tuple[int, Group]]:
+    """All entries of one model, which is loaded once."""
+    assert recipe.evaluate is not None
+    model: Model | None = None
+    played: list[tuple[int, Group]] = []
+    try:
+        for index in indices:
+            player = players[index]
+            method = load_method(player.entry.method)
+            check_prompt(player, method, environment)
+            model = model or load_model(player.recipe)
+            plan = _plan(environment, player, method, model, recipe.seed)
+            await run_episodes(
+                plan,
+                panel.tasks,
+                store,
+                concurrency=recipe.evaluate.concurrency,
+                progress=progress(f"{player.entry.method.name} × {player.entry.model}") if progress else None,
+            )
+            played.append((index, _group(player, plan, panel, store)))
+    finally:
+        if model is not None:
+            await model.close()
+    return played
+
+
+def _plan(environment: Environment, player: Entrant, method: Method, model: Model, seed: int) -> Plan:
+    # The same folder may hold another training's weights tomorrow.
+    extra = {"checkpoint": digest(player.trained)} if player.trained else {}
+    return Plan(environment, method, player.entry.method, model, run_seed=seed, extra=extra)
+
+
+def _group(player: Entrant, plan: Plan, panel: Panel, store: TrajectoryStore) -> Group:
+    wanted = plan.identities(panel.tasks)
+    found: list[Trajectory] = list(store.read(wanted))
+    return Group(player.entry.method.name, player.entry.model, player.kind, found, base=player.base)

@@ -1,0 +1,129 @@
+"""A report as people read it: Markdown for the folder, a table for the terminal.
+
+Errors are shown apart from wrong answers everywhere. Foreign text (names of models, kinds, versions)
+is data: it can break neither a table nor the terminal. jinja2 and rich are imported when needed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.evaluation.comparisons import Comparison
+from pipeline.evaluation.metrics import MISSING
+from pipeline.evaluation.plots import METRIC_NAMES
+from pipeline.trajectories.schema import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pipeline.evaluation.report import Report
+
+PICTURE_NAME = "report.png"
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MARKUP = re.compile(r"[\\`*\[\]<>&#~|!$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_SHOWN = 500
+"""Characters of a foreign text that a person is shown."""
+
+
+def markdown(report: Report) -> str:
+    """The readable report. Foreign text is escaped: it cannot become markup."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=False,  # noqa: S701 - the text is Markdown; `finalize` escapes every value for it
+        finalize=_escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {"share": _share, "verdict": verdict, "p_value": _p_value, "signed": _signed}
+    environment.filters.update(filters)
+    return environment.get_template("report.md.j2").render(**_view(report))
+
+
+def terminal_table(report: Report) -> RenderableType:
+    """The table shown at the end of a run, for ``rich.console.Console.print``."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = (
+        f"{report.recipe}: {METRIC_NAMES[report.metric]} on {report.panel.size} {report.panel.split} tasks"
+    )
+    table = Table(title=Text(title), title_justify="left", caption_justify="left")
+    words = [_in_words(comparison, report.confidence) for comparison in report.comparisons]
+    table.caption = Text("\n".join([*words, *map(_clean, report.notes)]))
+    for heading in ("method", "model", "kind"):
+        table.add_column(heading, overflow="fold")
+    metric, interval = report.metric.upper(), f"{report.confidence:.0%} interval"
+    for heading in (metric, interval, "correct", "errored", "steps", "tokens", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in report.rows:
+        cells = [
+            *(_clean(row.method), _clean(row.model), row.kind),
+            *(_share(row.value(report.metric)), f"{row.ci_low:.2f}–{row.ci_high:.2f}"),
+            *(f"{row.correct}/{row.n}", str(row.errored), f"{row.steps:.1f}"),
+            *(f"{row.prompt_tokens + row.completion_tokens:.0f}", f"{row.seconds:.1f}"),
+        ]
+        table.add_row(*map(Text, cells), style="bold" if row.kind == "fine-tuned" else None)
+    return table
+
+
+def verdict(comparison: Comparison, confidence: float) -> str:
+    """What a comparison shows, in words: its interval decides, and the test may object."""
+    if comparison.ci_low <= 0.0 <= comparison.ci_high:
+        return "no clear difference"
+    direction = "better" if comparison.difference > 0 else "worse"
+    agreed = comparison.p < 1.0 - confidence
+    return direction if agreed else f"{direction} by the interval, not by the test"
+
+
+def _in_words(comparison: Comparison, confidence: float) -> str:
+    return (
+        f"{_clean(comparison.a)} against {_clean(comparison.b)}: {_signed(comparison.difference)} "
+        f"({_signed(comparison.ci_low)} to {_signed(comparison.ci_high)}), "
+        f"p {_p_value(comparison.p)}: {verdict(comparison, confidence)}"
+    )
+
+
+def _view(report: Report) -> dict[str, Any]:
+    """What the template is given: the report and the columns that it really has."""
+    outcomes = [o.value for o in Outcome] + [MISSING]
+    first = report.rows[0]
+    return {
+        "report": report,
+        "metric_name": METRIC_NAMES[report.metric],
+        "picture": PICTURE_NAME,
+        "extra_metrics": [name for name in first.metrics if name != report.metric],
+        "outcomes": [o for o in outcomes if any(o in row.outcomes for row in report.rows)],
+        "kinds": list(first.by_kind),
+        "labelled": [row for row in report.rows if row.labels],
+        "best_tuned": next((row for row in report.rows if row.kind == "fine-tuned"), None),
+        "best_prompted": next((row for row in report.rows if row.kind == "prompted"), None),
+        "total_cost": sum(row.cost for row in report.rows),
+    }
+
+
+def _clean(text: str) -> str:
+    """One printable line of bounded length: control characters and line separators become spaces."""
+    line = "".join(c if c.isprintable() else " " for c in text[: _SHOWN + 1])
+    return line[:_SHOWN] + "…" if len(line) > _SHOWN else line
+
+
+def _escape(value: object) -> object:
+    return _MARKUP.sub(r"\\\g<0>", _clean(value)) if isinstance(value, str) else value
+
+
+def _share(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _p_value(p: float) -> str:
+    return f"= {p:.3f}" if p >= 0.001 else "below 0.001"

@@ -1,0 +1,115 @@
+"""What all prompted methods share: a renderer, a fixed prompt part, and one way to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any, ClassVar, cast
+
+from pipeline.environments.base import Environment
+from pipeline.methods.base import Proposal, Seat
+from pipeline.methods.prompts import package_digest, spec_for
+from pipeline.models.base import Completion, Request
+from pipeline.recipe.models import MethodRecipe
+from pipeline.rendering.base import Parsed, Prompt, PromptSpec, TextPrompt
+from pipeline.rendering.registry import load_renderer
+from pipeline.trajectories.schema import Step, digest
+
+
+class Prompted:
+    """Base of the methods that only differ in the shape of a turn.
+
+    Raises:
+        RecipeError: on construction, for a renderer that does not exist.
+    """
+
+    style: ClassVar[str]
+
+    def __init__(self, recipe: MethodRecipe) -> None:
+        self.recipe = recipe
+        self.renderer = load_renderer(recipe.renderer)
+
+    def settings(self, environment: Environment | None = None) -> dict[str, Any]:
+        """As ``Method.settings``.
+
+        Exemplars enter by the hash of the environment's own prompt where one is given, else by the
+        hash of every exemplar file of the package.
+        """
+        recipe = self.recipe
+        prompt = package_digest() if environment is None else digest(_plain(self.spec(environment)))
+        return {
+            "method": self.style,
+            "renderer": f"{self.renderer.name}/{self.renderer.version}",
+            "shots": recipe.shots,
+            "max_tokens": recipe.max_tokens,
+            "temperature": recipe.temperature,
+            "top_p": recipe.top_p,
+            "prompt": prompt,
+        }
+
+    def spec(self, environment: Environment) -> PromptSpec:
+        """As ``Method.spec``.
+
+        Raises:
+            RecipeError: the environment has fewer exemplars than the recipe's ``shots``.
+            FormatError: its exemplar file cannot be read.
+        """
+        return spec_for(environment, self.style, self.recipe.shots)
+
+
+async def ask(seat: Seat, prompt: Prompt, number: int, call: int = 0) -> Completion:
+    """One call of the seat's model for step ``number``; the seed depends on nothing but the episode."""
+    seed = int(digest([seat.seed, number, call]), 16) >> 1
+    return await seat.model.generate(Request(prompt, seat.sampling, seat.session, seed))
+
+
+def proposal(parsed: Parsed, completion: Completion) -> Proposal:
+    """A parsed completion as the next move.
+
+    ``truncated`` marks a turn that the budget cut; an action cut in the middle is not carried out.
+    """
+    flags = [*completion.flags, *parsed.flags]
+    action = parsed.action
+    if completion.stop_reason == "length" and not {"extra_text", "hallucinated_observation"} & set(flags):
+        flags.append("truncated")
+        if action and not action.endswith("]"):
+            action = ""
+            flags.append("no_action")
+    return Proposal(
+        thought=parsed.thought,
+        action=action,
+        completion=completion.text,
+        stop_reason=completion.stop_reason,
+        flags=tuple(flags),
+        usage=completion.usage,
+    )
+
+
+def is_expert(seat: Seat) -> bool:
+    """Whether the seat's model plays solutions (it has a method ``plays``) instead of writing."""
+    return hasattr(seat.model, "plays")
+
+
+def expert_steps(seat: Seat) -> Iterator[Step]:
+    """The steps that the seat's expert intends to take.
+
+    Raises:
+        EnvironmentFault: the environment has no expert for the task.
+    """
+    play = cast(Callable[..., Iterator[Step]], getattr(seat.model, "plays"))  # noqa: B009
+    return play(seat.task, seat.environment, seat.seed)
+
+
+def written(prompt: Prompt) -> str:
+    """The model's last turn in a training row, without its stop: what an expert "wrote"."""
+    if isinstance(prompt, TextPrompt):
+        return prompt.segments[-1].text.removesuffix(prompt.stop[0])
+    return prompt.messages[-1].content
+
+
+def _plain(spec: PromptSpec) -> dict[str, Any]:
+    """A prompt's fixed part as plain JSON values."""
+    plain = asdict(spec)
+    for written, exemplar in zip(plain["exemplars"], spec.exemplars, strict=True):
+        written["steps"] = [[step.thought, step.action, step.observation] for step in exemplar.steps]
+    return plain

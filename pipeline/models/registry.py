@@ -1,0 +1,30 @@
+"""From a recipe's words to a model that answers."""
+
+from __future__ import annotations
+
+from pipeline.errors import ModelError
+from pipeline.models.addresses import resolve
+from pipeline.models.base import Model
+from pipeline.recipe.models import ModelRecipe
+
+
+def load_model(recipe: ModelRecipe) -> Model:
+    """Load, or connect to, the model that a recipe names. Libraries are imported only when needed.
+
+    Raises:
+        ModelError: the address is wrong, or the model cannot be loaded.
+    """
+    kind = resolve(recipe.address).kind
+    if kind == "openai":
+        from pipeline.models.openai import OpenAIModel
+
+        return OpenAIModel(recipe)
+    if kind == "expert":
+        from pipeline.models.expert import ExpertModel
+
+        return ExpertModel()
+    if kind == "scripted":
+        raise ModelError("a 'scripted' model is made in code, from the texts it should write; a recipe cannot name it")
+    from pipeline.models.transformers_causal import TransformersCausal
+
+    return TransformersCausal(recipe)

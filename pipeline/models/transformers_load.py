@@ -1,0 +1,193 @@
+"""Loading local causal models: precision, device, adapters, quantised files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel, get_peft_model_state_dict
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, GgufConfig
+from transformers.utils import logging as transformers_logging
+
+from pipeline.errors import ModelError
+from pipeline.models.addresses import check_stamp, first_line, load_tokenizer, local_folder, read_stamp
+
+_ADAPTER = "adapter_config.json"
+_NO_EFFECT = "the answers would be the base model's; train it again"
+
+
+def pick_dtype(wanted: str = "auto") -> torch.dtype:
+    """The precision to compute in.
+
+    ``auto`` is bfloat16 on a GPU and on processors with bfloat16 arithmetic (AVX512-BF16 or AMX);
+    elsewhere bfloat16 is emulated, several times slower than float32, so it is float32.
+
+    Raises:
+        ModelError: ``wanted`` is none of auto, float32, bfloat16.
+    """
+    if wanted == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() or _has_bfloat16() else torch.float32
+    chosen = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(wanted)
+    if chosen is None:
+        raise ModelError(f"dtype {wanted!r} is none of auto, float32, bfloat16")
+    return chosen
+
+
+def pick_device(wanted: str = "auto") -> torch.device:
+    """The device to compute on: ``auto`` is the first GPU if there is one, else the processor.
+
+    Raises:
+        ModelError: ``wanted`` is no device of this machine.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"device {wanted!r} cannot be used here: {first_line(error)}") from error
+    return device
+
+
+def load_causal(address: str, dtype: torch.dtype, device: torch.device | str) -> tuple[Any, Any]:
+    """Load a causal model and its tokeniser, in evaluation mode; an adapter is merged in memory.
+
+    Only safetensors are read and no code of the model's own is run.
+
+    Raises:
+        ModelError: the model is missing, damaged, stamped with another tokeniser or template, or is
+            an adapter without effect.
+    """
+    folder = local_folder(address)
+    if (folder / _ADAPTER).is_file():
+        model, tokenizer = _load_adapter(folder, dtype)
+    else:
+        model, tokenizer = _load_full(folder, dtype), load_tokenizer(folder)
+    check_stamp(folder, tokenizer)
+    return model.to(device).eval(), tokenizer
+
+
+def unpack_gguf(source: Path, target: Path) -> None:
+    """Dequantise a GGUF file into a folder of bfloat16 safetensors with its tokeniser.
+
+    The folder appears whole or not at all; where two processes unpack at once, the first one wins.
+
+    Raises:
+        ModelError: the file cannot be read or the folder cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise ModelError(f"model cache {str(target.parent)!r} cannot be written ({error}); set STARACT_CACHE") from error
+    try:
+        _write_unpacked(source, scratch)
+        _move_into_place(scratch, target)
+    except Exception as error:
+        raise ModelError(f"{str(source)!r} cannot be unpacked into {str(target)!r}: {first_line(error)}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _write_unpacked(source: Path, folder: Path) -> None:
+    transformers_logging.disable_progress_bar()
+    settings: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True, "trust_remote_code": False}
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(source.parent),
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.bfloat16,
+        **settings,
+    )
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(source.parent), **settings)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _move_into_place(scratch: Path, target: Path) -> None:
+    # mkdtemp makes the folder private; a cache shared by several users must stay readable.
+    scratch.chmod(0o755)
+    try:
+        scratch.rename(target)
+    except OSError:
+        if not (target / "config.json").is_file():
+            raise
+
+
+def _has_bfloat16() -> bool:
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def _load_full(folder: Path, dtype: torch.dtype) -> Any:
+    transformers_logging.disable_progress_bar()
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:
+        raise ModelError(f"model {str(folder)!r} cannot be loaded: {first_line(error)}") from error
+
+
+def _load_adapter(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    names = _adapter_tensors(folder)
+    base = local_folder(_base_address(folder))
+    model = _load_full(base, dtype)
+    try:
+        adapted: Any = PeftModel.from_pretrained(model, str(folder), use_safetensors=True, local_files_only=True)
+    except Exception as error:
+        raise ModelError(f"adapter {str(folder)!r} does not fit {str(base)!r}: {first_line(error)}") from error
+    _check_effect(folder, adapted, names)
+    own = (folder / "tokenizer_config.json").is_file()
+    return adapted.merge_and_unload(), load_tokenizer(folder if own else base)
+
+
+def _base_address(folder: Path) -> str:
+    import json
+
+    try:
+        config: dict[str, Any] = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"adapter {str(folder)!r} has an unreadable {_ADAPTER}: {error}") from error
+    base: Any = read_stamp(folder).get("base") or config.get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ModelError(f"adapter {str(folder)!r} names no base model in {_ADAPTER}")
+    return base
+
+
+def _adapter_tensors(folder: Path) -> set[str]:
+    """The names of an adapter's tensors, none of which may be empty."""
+    path = folder / "adapter_model.safetensors"
+    if not path.is_file():
+        raise ModelError(f"adapter {str(folder)!r} holds no adapter_model.safetensors")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} cannot be read: {first_line(error)}") from error
+    if not shapes or any(0 in shape or not shape for shape in shapes.values()):
+        raise ModelError(f"adapter has no effect: {str(path)!r} holds no weights or empty ones; {_NO_EFFECT}")
+    return set(shapes)
+
+
+def _check_effect(folder: Path, adapted: Any, names: set[str]) -> None:
+    stray = sorted(names - set(get_peft_model_state_dict(adapted)))
+    if stray:
+        raise ModelError(
+            f"adapter has no effect: {len(stray)} of {len(names)} weights in {str(folder)!r} match nothing in its "
+            f"base model (first: {stray[0]!r}); {_NO_EFFECT}"
+        )
+    if not any(bool(delta.any()) for delta in _deltas(adapted)):
+        raise ModelError(f"adapter has no effect: all that {str(folder)!r} adds to its base is zero; {_NO_EFFECT}")
+
+
+def _deltas(adapted: Any) -> Iterable[torch.Tensor]:
+    """What each adapted layer adds to its weight, one at a time."""
+    for module in adapted.modules():
+        if hasattr(module, "get_delta_weight") and "default" in getattr(module, "lora_A", {}):
+            yield module.get_delta_weight("default")

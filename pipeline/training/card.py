@@ -1,0 +1,68 @@
+"""The model card of a trained student."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from pipeline.models.addresses import resolve
+
+_TEXT = """---
+{data}
+---
+
+# {name}
+
+A student fine-tuned with [staract](https://pypi.org/project/staract/) from `{base}` on agent trajectories \
+in the style `{style}`.
+
+| | |
+| --- | --- |
+| base model | `{base}` |
+| kind | {kind} |
+| renderer | `{renderer}` version {renderer_version} |
+| rows | {rows} |
+| tokens trained on | {labelled_tokens} of {tokens} |
+| learning rate, epochs | {learning_rate}, {epochs} |
+| steps, last loss | {steps}, {loss} |
+
+The model expects prompts of the renderer named above, without exemplars. `staract.json` records the hashes \
+of the chat template and the tokeniser that it was trained with; `train.json` holds the losses.
+
+## Use
+
+```bash
+staract evaluate RECIPE
+```
+"""
+
+
+def write_card(folder: Path, name: str, stamp: Mapping[str, Any], log: Mapping[str, Any]) -> None:
+    """Write ``README.md`` beside the weights.
+
+    Args:
+        folder: the checkpoint.
+        name: the model's title.
+        stamp: what ``staract.json`` says.
+        log: what ``train.json`` says.
+    """
+    base = stamp["base"]
+    trained = stamp["identity"]
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["staract", "agent", stamp["style"]],
+        base_model=base if resolve(base).kind == "hub" else None,
+    )
+    values = {
+        "name": name,
+        "kind": "all weights" if trained["train.lora"] is None else "LoRA adapter",
+        "learning_rate": trained["train.learning_rate"],
+        "epochs": trained["train.epochs"],
+        "steps": log["steps"][-1]["step"] if log["steps"] else 0,
+        "loss": log["steps"][-1]["loss"] if log["steps"] else "",
+    }
+    ModelCard(_TEXT.format(data=data.to_yaml(), **{**stamp, **values})).save(folder / "README.md")

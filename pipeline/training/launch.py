@@ -1,0 +1,156 @@
+"""``accelerate launch`` as a child process: signals go in, the exit status comes out. No torch here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.errors import RecipeError
+
+_MODULE = "pipeline.training.causal"
+STATUS = "STARACT_TRAIN_STATUS"
+"""Names a file for the exit status, which ``accelerate launch`` would turn into 1."""
+_MEMORY = {
+    # Big tensors come and go at every step. glibc returns each to the kernel and gets it back page by
+    # page, zeroed: tenths of a second a step. Keeping them, in huge pages, avoids that.
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+
+
+def train(
+    recipe: Path,
+    overrides: Sequence[str] = (),
+    *,
+    accelerate: str | None = None,
+    run_root: Path = Path("trajectories"),
+    checkpoint_root: Path = Path("checkpoints"),
+    style: str | None = None,
+) -> int:
+    """Fine-tune the students of a recipe under ``accelerate launch``; returns the exit status.
+
+    Args:
+        recipe: the recipe's file.
+        overrides: ``key=value`` strings.
+        accelerate: a config file of accelerate (a path, or a name under ``recipes/accelerate``); None
+            trains in one process, on the GPU if there is one.
+        run_root: the folder of run folders.
+        checkpoint_root: the folder of checkpoints.
+        style: one of the recipe's styles; None trains all.
+
+    Raises:
+        RecipeError: the accelerate config file is not there.
+    """
+    command = [*launcher(accelerate, recipe), "-m", _MODULE, str(recipe), *overrides]
+    command += ["--run-root", str(run_root), "--checkpoint-root", str(checkpoint_root)]
+    command += ["--style", style] if style else []
+    with tempfile.TemporaryDirectory(prefix="staract-") as scratch:
+        status = Path(scratch, "status")
+        code = _run(command, environment(os.environ, status))
+        # The launcher answers 1 for every failure; the program notes what it really ended with.
+        return int(status.read_text(encoding="ascii")) if status.is_file() else code
+
+
+def launcher(accelerate: str | None, recipe: Path) -> list[str]:
+    """The command up to the module: every default is spelled out, so that accelerate warns of none.
+
+    Raises:
+        RecipeError: the config file is not there.
+    """
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--quiet"]
+    if accelerate:
+        return [*command, "--config_file", str(config_file(accelerate, recipe))]
+    command += [
+        "--num_processes",
+        "1",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+    ]
+    command += ["--num_cpu_threads_per_process", str(threads())]
+    return command
+
+
+def config_file(name: str, recipe: Path) -> Path:
+    """The accelerate config of a name: a path, or a file in ``accelerate`` beside the recipe's folder.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    folders = [*(parent / "accelerate" for parent in recipe.absolute().parents), Path("recipes/accelerate")]
+    places = [Path(name), *(folder / f"{name}.yaml" for folder in folders)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise RecipeError(f"train.accelerate: {name!r} is neither a file nor a name under recipes/accelerate")
+    return found
+
+
+def threads() -> int:
+    """The threads to compute with: what ``OMP_NUM_THREADS`` says, else the cores that we may use."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    if chosen.isdigit() and int(chosen) > 0:
+        return int(chosen)
+    import psutil
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable, psutil.cpu_count(logical=False) or usable))
+
+
+def environment(inherited: Mapping[str, str], status: Path) -> dict[str, str]:
+    """The child's environment; what a person has set stays."""
+    return {"TOKENIZERS_PARALLELISM": "false", **_MEMORY, **inherited, STATUS: str(status)}
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    # A session of its own: Ctrl-C reaches us alone, and we pass it on once. The launcher inherits that
+    # SIGINT is ignored; the program beneath sets its own handler, saves, and ends in its own time.
+    with _handling(signal.SIGINT, signal.SIG_IGN):
+        child = subprocess.Popen(command, env=dict(variables), start_new_session=True)  # noqa: S603
+        try:
+            with _forwarding(child):
+                return child.wait()
+        finally:
+            _kill(child)
+
+
+@contextmanager
+def _forwarding(child: subprocess.Popen[bytes]) -> Generator[None]:
+    """Pass interrupts on to the child's whole group, as interrupts: it knows how to stop on them."""
+
+    def forward(*_: object) -> None:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGINT)
+
+    with _handling(signal.SIGINT, forward), _handling(signal.SIGTERM, forward):
+        yield
+
+
+@contextmanager
+def _handling(number: signal.Signals, handler: Callable[..., None] | signal.Handlers) -> Generator[None]:
+    # Only the main thread may set handlers; elsewhere signals are the caller's affair.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Leave nothing behind when we ourselves fail."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

@@ -1,0 +1,148 @@
+"""Exported rows, read back as prompts: the text the model saw, with its own words marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pipeline.errors import StoreError, TrainingError
+from pipeline.rendering.base import ChatPrompt, Message, Prompt, Role, Segment, TextPrompt
+from pipeline.trajectories.files import read_json, read_jsonl
+
+Format = Literal["messages", "text", "sharegpt"]
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "human": "user",
+    "gpt": "assistant",
+}
+
+
+@dataclass(frozen=True)
+class Export:
+    """What ``export.json`` says about a dataset folder."""
+
+    format: Format
+    renderer: str
+    renderer_version: str
+    styles: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One training row before it is ids: an episode's id and its marked text."""
+
+    id: str
+    prompt: Prompt
+
+
+def read_export(dataset: Path) -> Export:
+    """Read ``export.json`` of a dataset folder.
+
+    Raises:
+        TrainingError: the folder was not written by export, or the file is damaged.
+    """
+    path = dataset / "export.json"
+    if not path.is_file():
+        raise TrainingError(
+            f"{dataset} holds no export.json; run `staract export` with the same recipe first"
+        )
+    try:
+        raw = read_json(path)
+        export = Export(raw["format"], raw["renderer"], raw["renderer_version"], raw["styles"])
+    except (StoreError, KeyError, TypeError) as error:
+        raise TrainingError(f"{path} cannot be read ({error}); export the dataset again") from None
+    if export.format not in ("messages", "text", "sharegpt"):
+        raise TrainingError(f"{path}: format {export.format!r} is none of messages, text, sharegpt")
+    return export
+
+
+def read_episodes(path: Path, kind: Format) -> Iterator[Episode]:
+    """Read the episodes of a JSONL file, one at a time.
+
+    Raises:
+        TrainingError: the file is missing, a line is broken, or a row is not of the format.
+    """
+    try:
+        rows = read_jsonl(path)
+        yield from _text_episodes(rows) if kind == "text" else map(_chat_episode, rows)
+    except StoreError as error:
+        raise TrainingError(f"{error}; export the dataset again") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TrainingError(
+            f"{path}: a row is not of the format {kind!r} ({error!r}); export it again"
+        ) from None
+
+
+def turns(prompt: Prompt) -> int:
+    """How many turns of the model's own the prompt holds."""
+    if isinstance(prompt, TextPrompt):
+        return sum(segment.source == "model" for segment in prompt.segments)
+    return sum(message.role == "assistant" for message in prompt.messages)
+
+
+def without_oldest_turn(prompt: Prompt) -> Prompt | None:
+    """The prompt without its oldest turn and what the environment answered to it.
+
+    The opening (instructions, task) and the newest turns stay. None when only one turn is left.
+    """
+    if turns(prompt) < 2:
+        return None
+    if isinstance(prompt, TextPrompt):
+        return _text_without(prompt)
+    first, second = [n for n, message in enumerate(prompt.messages) if message.role == "assistant"][:2]
+    return replace(prompt, messages=prompt.messages[:first] + prompt.messages[second:])
+
+
+def _text_without(prompt: TextPrompt) -> TextPrompt:
+    opening, _, between, *rest = prompt.segments
+    # The opening ends with the label of the turn that goes ("Thought 1:"); the label of the turn that
+    # is now the first stands at the end of the text between the two.
+    head, newline, _ = opening.text.rpartition("\n")
+    label = between.text.rpartition("\n")[2]
+    return replace(prompt, segments=(Segment(head + newline + label), *rest))
+
+
+def _text_episodes(rows: Iterable[Any]) -> Iterator[Episode]:
+    for name, steps in groupby(rows, key=lambda row: row["id"]):
+        yield Episode(name, _joined(name, steps))
+
+
+def _joined(name: str, steps: Iterable[Any]) -> TextPrompt:
+    """The steps of one episode as one text in which every step is the model's own once."""
+    segments: list[Segment] = []
+    before = ""
+    for row in steps:
+        prompt, completion = cast(str, row["prompt"]), cast(str, row["completion"])
+        if not prompt.startswith(before):
+            raise TrainingError(
+                f"row {name!r}, step {row['step']}: the prompt does not begin with the prompt and completion "
+                "of the step before it; keep the rows of an episode together and in order, or export again"
+            )
+        segments += [Segment(prompt[len(before) :]), Segment(completion, "model")]
+        before = prompt + completion
+    return TextPrompt(tuple(segments))
+
+
+def _chat_episode(row: Any) -> Episode:
+    if "conversations" in row:
+        pairs = [(turn["from"], turn["value"]) for turn in row["conversations"]]
+    else:
+        pairs = [(turn["role"], turn["content"]) for turn in row["messages"]]
+    return Episode(
+        row["id"], ChatPrompt(tuple(_message(row["id"], role, content) for role, content in pairs))
+    )
+
+
+def _message(name: str, role: str, content: Any) -> Message:
+    if role not in _ROLES or not isinstance(content, str):
+        raise TrainingError(
+            f"row {name!r}: a message has role {role!r} and a {type(content).__name__} as content; "
+            "only text of system, user and assistant can be trained on"
+        )
+    return Message(_ROLES[role], content)

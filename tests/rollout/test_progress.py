@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from pipeline.rollout.progress import RunProgress, duration
+from pipeline.trajectories.schema import Grade, Outcome, Trajectory, Usage
+from tests.rollout.toy import task
+
+
+def trajectory(correct: bool, outcome: Outcome = Outcome.FINISHED) -> Trajectory:
+    usage = Usage(prompt_tokens=900, completion_tokens=100, cost=0.005)
+    return Trajectory(
+        id="x",
+        task=task(1),
+        method="m",
+        model="m",
+        outcome=outcome,
+        grade=Grade(correct=correct),
+        usage=usage,
+    )
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_plain_lines_come_every_few_seconds_and_at_the_end() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = RunProgress("react \u00d7 [bold]m[/bold]", Console(file=out, width=40), clock)
+    progress.begin(8)
+    for index in range(4):
+        clock.now += 2
+        progress.advance(trajectory(index % 2 == 0, Outcome.MODEL_ERROR if index == 3 else Outcome.FINISHED))
+    progress.end()
+    lines = out.getvalue().split("\n")
+    title = "react \u00d7 [bold]m[/bold]"
+    assert lines == [
+        f"{title}: 3/8 episodes, 2 correct, 3,000 tokens, cost 0.01, 0.5/s, about 10 s left",
+        f"{title}: 4/8 episodes, 2 correct, 4,000 tokens, 1 errors, cost 0.02, 0.5/s, about 8 s left",
+        "",
+    ]
+
+
+def test_nothing_owed_says_nothing() -> None:
+    out = io.StringIO()
+    progress = RunProgress("t", Console(file=out))
+    progress.begin(0)
+    progress.end()
+    assert out.getvalue() == ""
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    out = io.StringIO()
+    progress = RunProgress("[red]run", Console(file=out, force_terminal=True, width=120))
+    progress.begin(2)
+    progress.advance(trajectory(True))
+    progress.advance(trajectory(True))
+    progress.end()
+    progress.end()
+    assert "[red]run" in out.getvalue()
+    assert "2/2 episodes, 2 correct" in out.getvalue()
+
+
+def test_durations() -> None:
+    assert [duration(value) for value in (0.4, 59.4, 59.6, 185, 7500)] == [
+        "0 s",
+        "59 s",
+        "1 min",
+        "3 min",
+        "2 h 5 min",
+    ]
