@@ -38,7 +38,7 @@ def load_environment(recipe: EnvironmentRecipe) -> Environment:
         factory: Any = entry.load()
     except (ImportError, AttributeError) as error:
         raise EnvironmentFault(
-            f"environment {recipe.name!r} cannot be loaded ({error}): install what it needs, see staract doctor"
+            f"environment {recipe.name!r} cannot be loaded ({error}); staract doctor says what to install"
         ) from error
     _check_options(recipe, factory)
     return factory(family=recipe.family, kinds=list(recipe.kinds), **recipe.options)

@@ -53,8 +53,8 @@ class Method(Protocol):
     name: str
     single_step: bool
 
-    def settings(self) -> dict[str, Any]:
-        """All that changes what the model is shown: part of every trajectory's identity."""
+    def settings(self, environment: Environment) -> dict[str, Any]:
+        """All that changes what the model is shown there: part of every trajectory's identity."""
         ...
 
     def spec(self, environment: Environment) -> PromptSpec:

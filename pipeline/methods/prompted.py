@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 from pipeline.environments.base import Environment
 from pipeline.methods.base import Proposal, Seat
-from pipeline.methods.prompts import package_digest, spec_for
+from pipeline.methods.prompts import spec_for
 from pipeline.models.base import Completion, Request
 from pipeline.recipe.models import MethodRecipe
 from pipeline.rendering.base import Parsed, Prompt, PromptSpec, TextPrompt
@@ -29,14 +29,9 @@ class Prompted:
         self.recipe = recipe
         self.renderer = load_renderer(recipe.renderer)
 
-    def settings(self, environment: Environment | None = None) -> dict[str, Any]:
-        """As ``Method.settings``.
-
-        Exemplars enter by the hash of the environment's own prompt where one is given, else by the
-        hash of every exemplar file of the package.
-        """
+    def settings(self, environment: Environment) -> dict[str, Any]:
+        """As ``Method.settings``; the prompt, exemplars included, enters by its hash."""
         recipe = self.recipe
-        prompt = package_digest() if environment is None else digest(_plain(self.spec(environment)))
         return {
             "method": self.style,
             "renderer": f"{self.renderer.name}/{self.renderer.version}",
@@ -44,7 +39,7 @@ class Prompted:
             "max_tokens": recipe.max_tokens,
             "temperature": recipe.temperature,
             "top_p": recipe.top_p,
-            "prompt": prompt,
+            "prompt": digest(_plain(self.spec(environment))),
         }
 
     def spec(self, environment: Environment) -> PromptSpec:

@@ -119,11 +119,6 @@ def library_of(environment: Environment) -> Library | None:
     return _read(path, _stamp(path)) if path.is_file() else None
 
 
-def package_digest() -> str:
-    """Hash of every exemplar file of the package."""
-    return digest({path.name: path.read_text(encoding="utf-8") for path in _FOLDER.glob("*.yaml")})
-
-
 def _called(environment: Environment) -> str:
     return "_".join(part for part in (environment.name, environment.family) if part)
 

@@ -77,7 +77,9 @@ def local_folder(address: str) -> Path:
         return _unpacked(found)
     if found.kind == "hub":
         return _download(found.name)
-    raise ModelError(f"model address {address!r} names no local model; give a folder, a package file or a hub id")
+    raise ModelError(
+        f"model address {address!r} names no local model; give a folder, a package file or a hub id"
+    )
 
 
 def load_tokenizer(path: Path | str) -> Any:
@@ -142,8 +144,8 @@ def check_stamp(folder: Path, tokenizer: Any) -> None:
         noted = stamp.get(key)
         if noted is not None and noted != measure(tokenizer):
             raise ModelError(
-                f"checkpoint {str(folder)!r} was trained with another {key.removesuffix('_hash')} than lies in it "
-                f"({key} {noted!r} in {STAMP}); restore the files that training wrote or train it again"
+                f"checkpoint {str(folder)!r} was trained with another {key.removesuffix('_hash')} "
+                f"than lies in it ({key} {noted!r} in {STAMP}); restore what training wrote"
             )
 
 
@@ -179,7 +181,9 @@ def _folder_or_hub(address: str) -> Address:
     path = Path(address).expanduser()
     if path.is_dir():
         if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
-            raise ModelError(f"folder {address!r} holds neither config.json nor adapter_config.json: not a model")
+            raise ModelError(
+                f"folder {address!r} holds neither config.json nor adapter_config.json: not a model"
+            )
         return Address("folder", address, name=str(path))
     if _HUB.fullmatch(address):
         return Address("hub", address, name=address)

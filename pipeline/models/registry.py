@@ -24,7 +24,9 @@ def load_model(recipe: ModelRecipe) -> Model:
 
         return ExpertModel()
     if kind == "scripted":
-        raise ModelError("a 'scripted' model is made in code, from the texts it should write; a recipe cannot name it")
+        raise ModelError(
+            "a 'scripted' model is made in code, from the texts it should write; a recipe cannot name it"
+        )
     from pipeline.models.transformers_causal import TransformersCausal
 
     return TransformersCausal(recipe)

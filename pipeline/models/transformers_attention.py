@@ -95,10 +95,13 @@ class _Span:
 
 @dataclass(frozen=True)
 class _Singles:
-    """Rows with one token each, attended together: rows ``low`` to ``high``, ``length`` columns."""
+    """Rows with one token each, attended together: rows ``low`` to ``high``, ``length`` columns.
 
-    tokens: torch.Tensor
-    rows: torch.Tensor
+    ``tokens`` are their places among the flat tokens, ``rows`` their rows counted from ``low``.
+    """
+
+    tokens: slice | torch.Tensor
+    rows: slice | torch.Tensor
     low: int
     high: int
     length: int
@@ -160,13 +163,21 @@ def _singles(parts: Sequence[Part], tokens: Sequence[int], device: torch.device)
     hidden = torch.arange(length, device=device) >= torch.tensor(lengths, device=device)[:, None]
     mask = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))
     return _Singles(
-        torch.tensor(tokens, device=device),
-        torch.tensor(rows, device=device) - low,
+        _selector(tokens, device),
+        _selector([row - low for row in rows], device),
         low,
         high,
         length,
         mask[:, None, None, :],
     )
+
+
+def _selector(places: Sequence[int], device: torch.device) -> slice | torch.Tensor:
+    """An index of these places; a slice where they follow each other, since gathering is slow."""
+    first, count = places[0], len(places)
+    if list(places) == list(range(first, first + count)):
+        return slice(first, first + count)
+    return torch.tensor(places, device=device)
 
 
 def _span(part: Part, start: int, device: torch.device) -> _Span:
@@ -177,7 +188,23 @@ def _span(part: Part, start: int, device: torch.device) -> _Span:
     return _Span(part.row, start, start + part.count, length, mask)
 
 
-def attention(
+@dataclass(frozen=True)
+class _Layer:
+    """One layer's work.
+
+    ``queries`` are ``[kv_heads, group, tokens, dim]``, ``keys`` and ``values`` the store's; ``output``
+    ``[tokens, kv_heads, group, dim]`` and ``sums`` (without ``dim``) take what is found.
+    """
+
+    queries: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    scale: float
+    output: torch.Tensor
+    sums: torch.Tensor
+
+
+def attention(  # noqa: PLR0917
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -207,76 +234,59 @@ def attention(
     """
     if plan is None or kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
         raise ModelError(f"{type(module).__name__} needs an attention that local decoding does not offer")
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    plan.store.write(module.layer_idx, plan.rows, plan.columns, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    keys, values = plan.store.layer(module.layer_idx)
-    tokens, kv_heads = query.shape[2], keys.shape[1]
-    grouped = query[0].reshape(kv_heads, -1, tokens, query.shape[3])
-    output = query.new_empty(tokens, kv_heads, grouped.shape[1], values.shape[3])
-    weight = torch.empty(output.shape[:3], dtype=torch.float32, device=query.device)
+    index: int = module.layer_idx
+    plan.store.write(index, plan.rows, plan.columns, key[0].transpose(0, 1), value[0].transpose(0, 1))
+    layer = _layer(query, plan.store.layer(index), scaling)
     if plan.singles is not None:
-        _attend_singles(plan.singles, grouped, keys, values, scale, output, weight)
+        _attend_singles(layer, plan.singles)
     for span in plan.spans:
-        _attend_span(span, grouped, keys, values, scale, output, weight)
+        _attend_span(layer, span)
     for prefix, start, stop in plan.prefixes:
-        past = prefix.layer(module.layer_idx)
-        _merge_prefix(past, grouped[:, :, start:stop], scale, output[start:stop], weight[start:stop])
-    return output.reshape(1, tokens, -1, values.shape[3]), None
+        _merge_prefix(layer, prefix.layer(index), slice(start, stop))
+    return layer.output.reshape(1, query.shape[2], -1, layer.output.shape[-1]), None
 
 
-def _attend_singles(
-    singles: _Singles,
-    grouped: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    scale: float,
-    output: torch.Tensor,
-    weight: torch.Tensor,
-) -> None:
-    """Single tokens of many rows: query heads of one key head stand as that head's queries."""
-    kv_heads, groups, _, dim = grouped.shape
-    queries = grouped.new_zeros(singles.high - singles.low, kv_heads, groups, dim)
-    queries[singles.rows] = grouped[:, :, singles.tokens].permute(2, 0, 1, 3)
+def _layer(query: torch.Tensor, stored: tuple[torch.Tensor, torch.Tensor], scaling: float | None) -> _Layer:
+    keys, values = stored
+    tokens, dim = query.shape[2:]
+    queries = query[0].reshape(keys.shape[1], -1, tokens, dim)
+    output = query.new_empty(tokens, *queries.shape[:2], values.shape[3])
+    sums = torch.empty(output.shape[:3], dtype=torch.float32, device=query.device)
+    return _Layer(queries, keys, values, dim**-0.5 if scaling is None else scaling, output, sums)
+
+
+def _attend_singles(layer: _Layer, singles: _Singles) -> None:
+    """Single tokens of many rows: the query heads of one key head stand as that head's queries."""
+    kv_heads, groups, _, dim = layer.queries.shape
+    queries = layer.queries.new_zeros(singles.high - singles.low, kv_heads, groups, dim)
+    queries[singles.rows] = layer.queries[:, :, singles.tokens].permute(2, 0, 1, 3)
     window = slice(singles.low, singles.high), slice(None), slice(0, singles.length)
-    found, sums = attend(queries, keys[window], values[window], singles.mask, scale)
-    output[singles.tokens] = found[singles.rows]
-    weight[singles.tokens] = sums[singles.rows]
+    found, sums = attend(queries, layer.keys[window], layer.values[window], singles.mask, layer.scale)
+    layer.output[singles.tokens] = found[singles.rows]
+    layer.sums[singles.tokens] = sums[singles.rows]
 
 
-def _attend_span(
-    span: _Span,
-    grouped: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    scale: float,
-    output: torch.Tensor,
-    weight: torch.Tensor,
-) -> None:
+def _attend_span(layer: _Layer, span: _Span) -> None:
     """Several tokens of one row, each seeing the columns up to its own."""
-    queries = grouped[:, :, span.start : span.stop]
+    tokens = slice(span.start, span.stop)
+    queries = layer.queries[:, :, tokens]
     shape = (*queries.shape[:2], span.length, -1)
-    own_keys = keys[span.row, :, None, : span.length].expand(shape)
-    own_values = values[span.row, :, None, : span.length].expand(shape)
-    found, sums = attend(queries, own_keys, own_values, span.mask, scale)
-    output[span.start : span.stop] = found.permute(2, 0, 1, 3)
-    weight[span.start : span.stop] = sums.permute(2, 0, 1)
+    keys = layer.keys[span.row, :, None, : span.length].expand(shape)
+    values = layer.values[span.row, :, None, : span.length].expand(shape)
+    found, sums = attend(queries, keys, values, span.mask, layer.scale)
+    layer.output[tokens] = found.permute(2, 0, 1, 3)
+    layer.sums[tokens] = sums.permute(2, 0, 1)
 
 
-def _merge_prefix(
-    past: tuple[torch.Tensor, torch.Tensor],
-    grouped: torch.Tensor,
-    scale: float,
-    output: torch.Tensor,
-    weight: torch.Tensor,
-) -> None:
+def _merge_prefix(layer: _Layer, past: tuple[torch.Tensor, torch.Tensor], tokens: slice) -> None:
     """Add the attention over a shared prefix to tokens' attention over their own rows, in place."""
-    kv_heads, groups, tokens, dim = grouped.shape
-    queries = grouped.reshape(1, kv_heads, groups * tokens, dim)
-    found, sums = attend(queries, past[0], past[1], None, scale)
-    found = found.reshape(kv_heads, groups, tokens, -1).permute(2, 0, 1, 3)
-    sums = sums.reshape(kv_heads, groups, tokens).permute(2, 0, 1)
-    share = torch.sigmoid(sums - weight).unsqueeze(-1).to(output.dtype)
-    output.lerp_(found, share)
+    queries = layer.queries[:, :, tokens]
+    kv_heads, groups, count, dim = queries.shape
+    found, sums = attend(queries.reshape(1, kv_heads, groups * count, dim), *past, None, layer.scale)
+    found = found.reshape(kv_heads, groups, count, -1).permute(2, 0, 1, 3)
+    sums = sums.reshape(kv_heads, groups, count).permute(2, 0, 1)
+    output = layer.output[tokens]
+    output.lerp_(found, torch.sigmoid(sums - layer.sums[tokens]).unsqueeze(-1).to(output.dtype))
 
 
 def attend(

@@ -53,7 +53,9 @@ class TransformersCausal:
 
     def __init__(self, recipe: ModelRecipe, *, encode: Encode = tokens.encode) -> None:
         self.address = recipe.address
-        model, self.tokenizer = load_causal(recipe.address, pick_dtype(recipe.dtype), pick_device(recipe.device))
+        model, self.tokenizer = load_causal(
+            recipe.address, pick_dtype(recipe.dtype), pick_device(recipe.device)
+        )
         _use_shared_prefix(model, recipe.address)
         self.context = _context(model.config, recipe)
         self._encode = encode
@@ -98,7 +100,8 @@ class TransformersCausal:
         room = self.context - len(encoded.ids)
         if room < 1:
             raise ContextLimitError(
-                f"the prompt has {len(encoded.ids)} tokens and the context of {self.address!r} is {self.context}"
+                f"the prompt has {len(encoded.ids)} tokens, and the context of {self.address!r} "
+                f"is {self.context}"
             )
         if not encoded.ids:
             raise ModelError("the prompt is empty: there is nothing to continue")
@@ -129,7 +132,9 @@ class TransformersCausal:
                 try:
                     self._decoder.step()
                 except Exception as error:
-                    self._decoder.fail(ModelError(f"decoding with {self.address!r} failed: {first_line(error)}"))
+                    self._decoder.fail(
+                        ModelError(f"decoding with {self.address!r} failed: {first_line(error)}")
+                    )
         self._decoder.fail(ModelError(f"model {self.address!r} was closed"))
 
     def _receive(self) -> bool:
@@ -173,11 +178,14 @@ def _deliver(future: Future[Completion], result: Result) -> None:
 
 def _use_shared_prefix(model: Any, address: str) -> None:
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
-    fit = getattr(model, "_supports_attention_backend", False) and kinds <= {"full_attention", "sliding_attention"}
+    fit = getattr(model, "_supports_attention_backend", False) and kinds <= {
+        "full_attention",
+        "sliding_attention",
+    }
     if not fit:
         raise ModelError(
-            f"model {address!r} ({type(model).__name__}) has layers that local decoding does not offer; serve it "
-            "with an OpenAI-compatible server and give 'openai:<model>@<base url>'"
+            f"model {address!r} ({type(model).__name__}) has layers that local decoding does not "
+            "offer; serve it with an OpenAI-compatible server and give 'openai:<model>@<base url>'"
         )
     model.set_attn_implementation(ATTENTION)
 

@@ -157,8 +157,9 @@ class Decoder:
             room -= len(ids)
             if ids:
                 taken.append((active, ids))
-        # Sequences of one prefix must stand together for its attention to be computed at once.
-        return sorted(taken, key=lambda pair: id(pair[0].prefix))
+        # Sequences of one prefix must stand together for its attention to be computed at once; rows in
+        # their order in the store need no gathering.
+        return sorted(taken, key=lambda pair: (id(pair[0].prefix), pair[0].row.index))
 
     def _forward(self, actives: Sequence[_Active], pieces: Sequence[list[int]]) -> torch.Tensor:
         """Run the pieces; the logits ``[ready, vocabulary]`` of those that are up to date."""
@@ -177,7 +178,12 @@ class Decoder:
         return self._run(self._rows.store, parts, flat, positions, wanted)
 
     def _run(
-        self, store: KeyValues, parts: Sequence[Part], ids: list[int], positions: Sequence[int], wanted: list[int]
+        self,
+        store: KeyValues,
+        parts: Sequence[Part],
+        ids: list[int],
+        positions: Sequence[int],
+        wanted: list[int],
     ) -> torch.Tensor:
         device = self._device
         output = self._model(
@@ -225,7 +231,9 @@ class Decoder:
         self._rows.store.clear(active.row.index)
         active.row.ids = []
         self._leave(active)
-        active.job.deliver(ModelError("the model computed no finite number; its weights or its precision are unfit"))
+        active.job.deliver(
+            ModelError("the model computed no finite number; its weights or its precision are unfit")
+        )
 
     def _leave(self, active: _Active) -> None:
         self._active.remove(active)

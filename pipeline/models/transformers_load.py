@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, GgufConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging as transformers_logging
 
 from pipeline.errors import ModelError
@@ -84,27 +85,33 @@ def unpack_gguf(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     except OSError as error:
-        raise ModelError(f"model cache {str(target.parent)!r} cannot be written ({error}); set STARACT_CACHE") from error
+        raise ModelError(
+            f"model cache {str(target.parent)!r} cannot be written ({error}); set STARACT_CACHE"
+        ) from error
     try:
         _write_unpacked(source, scratch)
         _move_into_place(scratch, target)
     except Exception as error:
-        raise ModelError(f"{str(source)!r} cannot be unpacked into {str(target)!r}: {first_line(error)}") from error
+        raise ModelError(
+            f"{str(source)!r} cannot be unpacked into {str(target)!r}: {first_line(error)}"
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write_unpacked(source: Path, folder: Path) -> None:
     transformers_logging.disable_progress_bar()
-    settings: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True, "trust_remote_code": False}
+    settings: dict[str, Any] = {
+        "gguf_file": source.name,
+        "local_files_only": True,
+        "trust_remote_code": False,
+    }
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(source.parent),
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.bfloat16,
         **settings,
     )
-    from transformers import AutoTokenizer
-
     tokenizer: Any = AutoTokenizer.from_pretrained(str(source.parent), **settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -121,7 +128,8 @@ def _move_into_place(scratch: Path, target: Path) -> None:
 
 
 def _has_bfloat16() -> bool:
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, probe)() for probe in probes)
 
 
 def _load_full(folder: Path, dtype: torch.dtype) -> Any:
@@ -139,17 +147,19 @@ def _load_adapter(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     base = local_folder(_base_address(folder))
     model = _load_full(base, dtype)
     try:
-        adapted: Any = PeftModel.from_pretrained(model, str(folder), use_safetensors=True, local_files_only=True)
+        adapted: Any = PeftModel.from_pretrained(
+            model, str(folder), use_safetensors=True, local_files_only=True
+        )
     except Exception as error:
-        raise ModelError(f"adapter {str(folder)!r} does not fit {str(base)!r}: {first_line(error)}") from error
+        raise ModelError(
+            f"adapter {str(folder)!r} does not fit {str(base)!r}: {first_line(error)}"
+        ) from error
     _check_effect(folder, adapted, names)
     own = (folder / "tokenizer_config.json").is_file()
     return adapted.merge_and_unload(), load_tokenizer(folder if own else base)
 
 
 def _base_address(folder: Path) -> str:
-    import json
-
     try:
         config: dict[str, Any] = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -179,11 +189,13 @@ def _check_effect(folder: Path, adapted: Any, names: set[str]) -> None:
     stray = sorted(names - set(get_peft_model_state_dict(adapted)))
     if stray:
         raise ModelError(
-            f"adapter has no effect: {len(stray)} of {len(names)} weights in {str(folder)!r} match nothing in its "
-            f"base model (first: {stray[0]!r}); {_NO_EFFECT}"
+            f"adapter has no effect: {len(stray)} of {len(names)} weights in {str(folder)!r} match "
+            f"nothing in its base model (first: {stray[0]!r}); {_NO_EFFECT}"
         )
     if not any(bool(delta.any()) for delta in _deltas(adapted)):
-        raise ModelError(f"adapter has no effect: all that {str(folder)!r} adds to its base is zero; {_NO_EFFECT}")
+        raise ModelError(
+            f"adapter has no effect: all that {str(folder)!r} adds to its base is zero; {_NO_EFFECT}"
+        )
 
 
 def _deltas(adapted: Any) -> Iterable[torch.Tensor]:

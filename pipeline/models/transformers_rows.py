@@ -125,7 +125,9 @@ class Rows:
 
     def _fit(self, row: Row, need: int) -> bool:
         """Make the store wide and tall enough, dropping idle rows if it would grow past the limit."""
-        idle = sorted((other for other in self._rows if other is not row and not other.busy), key=lambda r: r.used)
+        idle = sorted(
+            (other for other in self._rows if other is not row and not other.busy), key=lambda r: r.used
+        )
         kept = list(self._rows)
         while idle and len(kept) * self._width(kept, row, need) > self._limit:
             kept.remove(idle.pop(0))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
@@ -28,12 +28,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         RecipeError: the file is missing or not YAML, or a key or value is not one of a recipe.
     """
     text = _read(path)
-    try:
-        config = OmegaConf.create(text)
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
-        raise RecipeError(f"{path}: this is not readable YAML: {_first_line(error)}.") from error
-    if not OmegaConf.is_dict(config):
-        raise RecipeError(f"{path}: a recipe is a mapping of keys such as name and environment.")
+    config = _parse(path, text)
     for override in overrides:
         _override(config, override)
     return _check(path, text, _plain(path, config), overrides)
@@ -46,6 +41,15 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path}: there is no such recipe; `staract recipes` lists them.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: the recipe cannot be read: {_first_line(error)}.") from error
+
+
+def _parse(path: Path, text: str) -> DictConfig:
+    try:
+        if not isinstance(yaml.compose(text, Loader=yaml.SafeLoader), yaml.MappingNode):
+            raise RecipeError(f"{path}: a recipe is a mapping of keys such as name and environment.")
+        return cast("DictConfig", OmegaConf.create(text))
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
+        raise RecipeError(f"{path}: this is not readable YAML: {_first_line(error)}.") from error
 
 
 def _override(config: Any, override: str) -> None:

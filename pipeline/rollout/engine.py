@@ -72,7 +72,7 @@ class Plan:
     def settings(self) -> dict[str, Any]:
         """All that makes an episode what it is beside its task, method, model and sample."""
         return {
-            **self.method.settings(),
+            **self.method.settings(self.environment),
             **self.limits.settings(),
             "max_tokens": self.recipe.max_tokens,
             "temperature": self.recipe.temperature,

@@ -16,7 +16,7 @@ _TEXT = """---
 
 # {name}
 
-A student fine-tuned with [staract](https://pypi.org/project/staract/) from `{base}` on agent trajectories \
+A student fine-tuned with staract from `{base}` on agent trajectories \
 in the style `{style}`.
 
 | | |

@@ -234,6 +234,9 @@ def _finish(
     job: Job, trainer: StudentTrainer, report: DataReport, wanted: dict[str, Any], seconds: float
 ) -> None:
     scratch = job.steps / "final"
+    # Training turned the cache off in the config; whoever serves the student wants it.
+    model: Any = trainer.model
+    model.config.use_cache = True
     trainer.save_model(str(scratch))
     if trainer.is_world_process_zero():
         log = _log(trainer, report, seconds)

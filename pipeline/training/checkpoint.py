@@ -73,11 +73,11 @@ def open_steps(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
     Raises:
         TrainingError: the folder belongs to another recipe.
     """
-    if (folder / IDENTITY).is_file():
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_WHOLE}")]
+    if whole:
         _require_same(folder, _read(folder / IDENTITY), wanted)
     else:
         write_json(folder / IDENTITY, dict(wanted))
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_WHOLE}")]
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 

@@ -147,9 +147,10 @@ def _check_turns(name: str, prompt: Prompt, encoded: Encoded, tokenizer: Any) ->
         return
     stop = stop_token(tokenizer)
     if [n for n, label in enumerate(labels) if label == stop] != ends:
+        written = tokenizer.convert_ids_to_tokens(stop)
         raise TrainingError(
-            f"row {name!r}: stop token {tokenizer.convert_ids_to_tokens(stop)!r} does not stand exactly once at "
-            "the end of every turn of the assistant; use another chat template or the text format"
+            f"row {name!r}: the stop token {written!r} does not stand exactly once at the end of every turn "
+            "of the assistant; use another chat template or the text format"
         )
 
 

@@ -80,7 +80,8 @@ def separate_documents(model: Any) -> bool:
     """
     config = model.config.get_text_config()
     kinds: set[str] = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds - {"full_attention", "sliding_attention", "chunked_attention"} or not model._supports_sdpa:
+    attends = model._supports_sdpa or model._supports_attention_backend
+    if kinds - {"full_attention", "sliding_attention", "chunked_attention"} or not attends:
         raise TrainingError(
             f"model type {config.model_type!r} would let packed rows see each other; set train.packing=false"
         )

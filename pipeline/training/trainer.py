@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ def trainer_config(
         TrainingError: an argument is refused (an unknown schedule, say).
     """
     cuda = torch.cuda.is_available()
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
     try:
         return SFTConfig(
             output_dir=str(folder),
@@ -113,8 +115,8 @@ def trainer_config(
             weight_decay=recipe.weight_decay,
             bf16=bf16,
             use_cpu=not cuda,
-            ddp_backend=None if cuda else "gloo",
-            gradient_checkpointing=cuda and parameters >= CHECKPOINTED_FROM,
+            ddp_backend="gloo" if not cuda and ranks > 1 else None,
+            activation_checkpointing=cuda and parameters >= CHECKPOINTED_FROM,
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
             remove_unused_columns=False,

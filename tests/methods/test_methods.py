@@ -195,4 +195,3 @@ def test_settings_hold_what_the_model_sees(tmp_path):
     path.write_text(EXEMPLARS.replace("I look up Bern.", "I look for Bern."))
     others.append(method("react").settings(Taught(path)))
     assert all(other != base for other in others)
-    assert method("react").settings() == method("react").settings()

@@ -48,7 +48,8 @@ def taught(tmp_path):
             "Claim: Bern is a city.\n"
             "Thought 1: I look up Bern.\nAction 1: Search[Bern]\n"
             "Observation 1: Bern is a city.\nThought 2: So yes.\nAction 2: Finish[yes]\n"
-            "Observation 2: Episode finished.\n\nClaim: Rome is a river.\nThought 1: I know.\nAction 1: Finish[no]\n"
+            "Observation 2: Episode finished.\n\nClaim: Rome is a river.\n"
+            "Thought 1: I know.\nAction 1: Finish[no]\n"
             "Observation 1: Episode finished.\n\n",
         ),
     ],
@@ -84,12 +85,9 @@ def test_a_plain_environment_is_described_by_its_tools():
 def test_a_packaged_file_is_found_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "toy_things.yaml").write_text(EXEMPLARS)
     monkeypatch.setattr(prompts, "_FOLDER", tmp_path)
-    before = prompts.package_digest()
     library = library_of(Toy())
     assert library is not None
     assert library.version == 3
-    (tmp_path / "other.yaml").write_text("x")
-    assert prompts.package_digest() != before
 
 
 def test_an_unknown_style_is_named(taught):

@@ -112,7 +112,7 @@ class Talk:
     def __init__(self, single_step: bool = False) -> None:
         self.single_step = single_step
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, environment: Any) -> dict[str, Any]:
         return {"style": "talk"}
 
     def spec(self, environment: Environment) -> PromptSpec:

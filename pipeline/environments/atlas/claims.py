@@ -31,7 +31,10 @@ ABOUT_COUNTRY: dict[str, tuple[str, ...]] = {
     "region": ("{t} is a country in {x}.", "{t} lies in {x}."),
 }
 ABOUT_CITY: dict[str, tuple[str, ...]] = {
-    "capital": ("The capital of the country where {t} lies is {x}.", "{t} is in the country with the capital {x}."),
+    "capital": (
+        "The capital of the country where {t} lies is {x}.",
+        "{t} is in the country with the capital {x}.",
+    ),
     "currency": ("People in {t} pay with the {x}.", "The currency of the country of {t} is the {x}."),
     "language": ("The main language of the country where {t} lies is {x}.",),
     "region": ("{t} lies in a country of {x}.",),
@@ -179,7 +182,9 @@ def _borders(world: World) -> Iterator[Draft]:
         label = SUPPORTS if b in countries[a].borders else REFUTES
         names = capital_letter(world.spoken(a)), world.spoken(b)
         text = pick(["{} borders {}.", "{} and {} share a border."], a + b).format(*names)
-        reason = seen(world, "borders", a, b) if label == SUPPORTS else f"{names[1]} is not among the neighbours"
+        reason = (
+            seen(world, "borders", a, b) if label == SUPPORTS else f"{names[1]} is not among the neighbours"
+        )
         hops = (Hop(a, "borders", b if label == SUPPORTS else ""),)
         yield Draft(label, text, (label,), hops, ((a, "borders"), (b, "borders")), reason)
 
@@ -219,7 +224,9 @@ def _undecided(world: World) -> Iterator[Draft]:
     }
     for kind, titles in things.items():
         for title in titles:
-            for template in random.Random(f"undecided {title}").sample(UNDECIDABLE[kind], 5 if kind != "city" else 1):
+            for template in random.Random(f"undecided {title}").sample(
+                UNDECIDABLE[kind], 5 if kind != "city" else 1
+            ):
                 yield _silent(world, template, world.spoken(title), (), title)
     for title in things["city"][::3]:
         city = world.cities[title]

@@ -70,9 +70,7 @@ def chain(world: World, kind: str, text: str, hops: tuple[Hop, ...], *also: str)
     return Draft(kind, text, (*accepted(world, last.value), *also), hops, facts, reason)
 
 
-def select(
-    world: World, drafts: Iterable[Draft], split: Split, limit: int, share: float
-) -> list[Draft]:
+def select(world: World, drafts: Iterable[Draft], split: Split, limit: int, share: float) -> list[Draft]:
     """At most ``limit`` drafts of a split, in an order that no kind of text decides.
 
     ``share`` bounds how often one answer may be right, so that no constant answer scores well.
@@ -95,7 +93,9 @@ def select(
 def as_task(draft: Draft, family: str, split: Split) -> Task:
     """The task of a draft; its id depends on its text alone."""
     meta: dict[str, Any] = {
-        "derivation": [{"title": hop.title, "relation": hop.relation, "value": hop.value} for hop in draft.hops],
+        "derivation": [
+            {"title": hop.title, "relation": hop.relation, "value": hop.value} for hop in draft.hops
+        ],
         "facts": [list(fact) for fact in draft.facts],
         "reason": draft.reason,
     }

@@ -49,7 +49,10 @@ BELOW = (
     "The beginning does not show {need}, so I look up the word {keyword}.",
     "I do not see {need} yet, so I look for {keyword} on the page.",
 )
-SILENT = ("There is no word of it so far, so I look for {keyword}.", "I look up the word {keyword} to be sure.")
+SILENT = (
+    "There is no word of it so far, so I look for {keyword}.",
+    "I look up the word {keyword} to be sure.",
+)
 CHECKS = ("I check {need} on this page.", "I look up the word {keyword} to be sure.")
 REPAIRS = (
     "There is no such page, but {title} is in the list.",
@@ -107,7 +110,9 @@ class Expert:
 
     def _look(self, wordings: Sequence[str], hop: Hop, rng: random.Random) -> Step:
         keyword = hop.value if hop.relation == "unknown" else RELATIONS[hop.relation].keyword
-        thought = rng.choice(wordings).format(need=need(self._world, hop.relation, hop.title), keyword=keyword)
+        thought = rng.choice(wordings).format(
+            need=need(self._world, hop.relation, hop.title), keyword=keyword
+        )
         return Step(thought=thought, action=f"Lookup[{keyword}]")
 
     def _end(self, task: Task, rng: random.Random) -> Step:
@@ -130,7 +135,11 @@ class Expert:
     def _detour(self, hops: list[Hop], below: list[bool], rng: random.Random) -> Detour | None:
         draw, index = rng.random(), rng.randrange(len(hops))
         if draw < MISSES:
-            wrong = [title for title in self._wrong_titles(hops[index], rng) if self._repairable(title, hops[index])]
+            wrong = [
+                title
+                for title in self._wrong_titles(hops[index], rng)
+                if self._repairable(title, hops[index])
+            ]
             return Detour(index, wrong[0]) if wrong else None
         if draw < MISSES + LOOKUPS and not below[index] and self._first_found(hops[index]):
             return Detour(index)
@@ -139,7 +148,12 @@ class Expert:
     def _wrong_titles(self, hop: Hop, rng: random.Random) -> list[str]:
         """Titles that a careless reader might search for, in a random order."""
         title, relation = hop.title, hop.relation
-        titles = [f"{relation} of {title}", f"{title} {relation}", f"history of {title}", _misspelt(title, rng)]
+        titles = [
+            f"{relation} of {title}",
+            f"{title} {relation}",
+            f"history of {title}",
+            _misspelt(title, rng),
+        ]
         country = self._world.facts.countries.get(title)
         if country:
             titles += [alias for alias in country.aliases if alias in ("Congo", "Korea")]

@@ -7,9 +7,19 @@ is known which is right, or when neither can be trusted: then the fact is droppe
 
 from __future__ import annotations
 
-TERRITORIES = frozenset(
+
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _table(text: str) -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in text.split(";"))
+    return {code: name for code, _, name in pairs}
+
+
+TERRITORIES = _codes(
     "AI AN AQ AS AW AX BL BM BQ BV CC CK CS CW CX EH FK FO GF GG GI GL GP GS GU HK HM IM IO JE KY MF MO MP "
-    "MQ MS NC NF NU PF PM PN PR RE SH SJ SX TC TF TK UM VG VI WF YT".split()
+    "MQ MS NC NF NU PF PM PN PR RE SH SJ SX TC TF TK UM VG VI WF YT"
 )
 """Codes of dependencies and of countries that are no more: not countries of this atlas."""
 
@@ -22,7 +32,7 @@ COUNTRY_NAMES = {
     "VA": "Vatican City",
 }
 
-ARTICLE = frozenset("AE BS CD CF CG DO GB GM KM MH MV NL PH SB SC US".split())
+ARTICLE = _codes("AE BS CD CF CG DO GB GM KM MH MV NL PH SB SC US")
 """Codes of countries whose name takes "the" inside a sentence."""
 
 ALIASES = {
@@ -60,10 +70,10 @@ CAPITALS = {
 }
 """Capitals where the sources disagree or use an older name."""
 
-NO_CAPITAL = frozenset("BO GQ IL LK NR PS SZ ZA".split())
+NO_CAPITAL = _codes("BO GQ IL LK NR PS SZ ZA")
 """Countries with several capitals, a contested one, or none by law: the fact is left out."""
 
-NO_CURRENCY = frozenset("BG BT CU LS NA PA ZW".split())
+NO_CURRENCY = _codes("BG BT CU LS NA PA ZW")
 """Countries where two currencies are legal tender, or that are changing theirs."""
 
 EXTRA_BORDERS = [("BW", "ZM"), ("EG", "PS"), ("IL", "PS"), ("JO", "PS")]
@@ -83,59 +93,64 @@ REGION_NAMES = {
 """Everyday names of regions; "Micronesia" alone would be a country's title."""
 
 SKIPPED_CITIES = frozenset(
-    ["The Bronx", "Brooklyn", "Queens", "Manhattan", "Bao'an", "Rasapūdipalem", "Agege", "Kallakurichi"]
-    + ["Eisenzicken", "Klinteby Frihed", "Khalifah A City"]
+    [
+        "Agege",
+        "Bao'an",
+        "Brooklyn",
+        "Eisenzicken",
+        "Kallakurichi",
+        "Khalifah A City",
+        "Klinteby Frihed",
+        "Manhattan",
+        "Queens",
+        "Rasapūdipalem",
+        "The Bronx",
+    ]
 )
 """Entries that are districts, or whose population is not that of a town."""
 
-CURRENCIES = dict(
-    pair.split("=")
-    for pair in (
-        "AED=UAE dirham;AFN=Afghan afghani;ALL=Albanian lek;AMD=Armenian dram;AOA=Angolan kwanza;"
-        "ARS=Argentine peso;AUD=Australian dollar;AZN=Azerbaijani manat;BAM=convertible mark;"
-        "BBD=Barbadian dollar;BDT=Bangladeshi taka;BHD=Bahraini dinar;BIF=Burundian franc;"
-        "BND=Brunei dollar;BOB=Bolivian boliviano;BRL=Brazilian real;BSD=Bahamian dollar;"
-        "BWP=Botswana pula;BYN=Belarusian ruble;BZD=Belize dollar;CAD=Canadian dollar;"
-        "CDF=Congolese franc;CHF=Swiss franc;CLP=Chilean peso;CNY=Chinese yuan;COP=Colombian peso;"
-        "CRC=Costa Rican colon;CVE=Cape Verdean escudo;CZK=Czech koruna;DJF=Djiboutian franc;"
-        "DKK=Danish krone;DOP=Dominican peso;DZD=Algerian dinar;EGP=Egyptian pound;ERN=Eritrean nakfa;"
-        "ETB=Ethiopian birr;EUR=euro;FJD=Fijian dollar;GBP=pound sterling;GEL=Georgian lari;"
-        "GHS=Ghanaian cedi;GMD=Gambian dalasi;GNF=Guinean franc;GTQ=Guatemalan quetzal;"
-        "GYD=Guyanese dollar;HNL=Honduran lempira;HTG=Haitian gourde;HUF=Hungarian forint;"
-        "IDR=Indonesian rupiah;ILS=Israeli shekel;INR=Indian rupee;IQD=Iraqi dinar;IRR=Iranian rial;"
-        "ISK=Icelandic krona;JMD=Jamaican dollar;JOD=Jordanian dinar;JPY=Japanese yen;"
-        "KES=Kenyan shilling;KGS=Kyrgyz som;KHR=Cambodian riel;KMF=Comorian franc;KPW=North Korean won;"
-        "KRW=South Korean won;KWD=Kuwaiti dinar;KZT=Kazakh tenge;LAK=Lao kip;LBP=Lebanese pound;"
-        "LKR=Sri Lankan rupee;LRD=Liberian dollar;LYD=Libyan dinar;MAD=Moroccan dirham;"
-        "MDL=Moldovan leu;MGA=Malagasy ariary;MKD=Macedonian denar;MMK=Myanmar kyat;"
-        "MNT=Mongolian tugrik;MRU=Mauritanian ouguiya;MUR=Mauritian rupee;MVR=Maldivian rufiyaa;"
-        "MWK=Malawian kwacha;MXN=Mexican peso;MYR=Malaysian ringgit;MZN=Mozambican metical;"
-        "NGN=Nigerian naira;NIO=Nicaraguan cordoba;NOK=Norwegian krone;NPR=Nepalese rupee;"
-        "NZD=New Zealand dollar;OMR=Omani rial;PEN=Peruvian sol;PGK=Papua New Guinean kina;"
-        "PHP=Philippine peso;PKR=Pakistani rupee;PLN=Polish zloty;PYG=Paraguayan guarani;"
-        "QAR=Qatari riyal;RON=Romanian leu;RSD=Serbian dinar;RUB=Russian ruble;RWF=Rwandan franc;"
-        "SAR=Saudi riyal;SBD=Solomon Islands dollar;SCR=Seychellois rupee;SDG=Sudanese pound;"
-        "SEK=Swedish krona;SGD=Singapore dollar;SLE=Sierra Leonean leone;SOS=Somali shilling;"
-        "SRD=Surinamese dollar;SSP=South Sudanese pound;STN=Sao Tomean dobra;SYP=Syrian pound;"
-        "SZL=Swazi lilangeni;THB=Thai baht;TJS=Tajik somoni;TMT=Turkmen manat;TND=Tunisian dinar;"
-        "TOP=Tongan paanga;TRY=Turkish lira;TTD=Trinidad and Tobago dollar;TWD=New Taiwan dollar;"
-        "TZS=Tanzanian shilling;UAH=Ukrainian hryvnia;UGX=Ugandan shilling;USD=US dollar;"
-        "UYU=Uruguayan peso;UZS=Uzbek som;VES=Venezuelan bolivar;VND=Vietnamese dong;"
-        "VUV=Vanuatu vatu;WST=Samoan tala;XAF=Central African CFA franc;XCD=East Caribbean dollar;"
-        "XOF=West African CFA franc;YER=Yemeni rial;ZAR=South African rand;ZMW=Zambian kwacha"
-    ).split(";")
+CURRENCIES = _table(
+    "AED=UAE dirham;AFN=Afghan afghani;ALL=Albanian lek;AMD=Armenian dram;AOA=Angolan kwanza;"
+    "ARS=Argentine peso;AUD=Australian dollar;AZN=Azerbaijani manat;BAM=convertible mark;"
+    "BBD=Barbadian dollar;BDT=Bangladeshi taka;BHD=Bahraini dinar;BIF=Burundian franc;"
+    "BND=Brunei dollar;BOB=Bolivian boliviano;BRL=Brazilian real;BSD=Bahamian dollar;"
+    "BWP=Botswana pula;BYN=Belarusian ruble;BZD=Belize dollar;CAD=Canadian dollar;"
+    "CDF=Congolese franc;CHF=Swiss franc;CLP=Chilean peso;CNY=Chinese yuan;COP=Colombian peso;"
+    "CRC=Costa Rican colon;CVE=Cape Verdean escudo;CZK=Czech koruna;DJF=Djiboutian franc;"
+    "DKK=Danish krone;DOP=Dominican peso;DZD=Algerian dinar;EGP=Egyptian pound;ERN=Eritrean nakfa;"
+    "ETB=Ethiopian birr;EUR=euro;FJD=Fijian dollar;GBP=pound sterling;GEL=Georgian lari;"
+    "GHS=Ghanaian cedi;GMD=Gambian dalasi;GNF=Guinean franc;GTQ=Guatemalan quetzal;"
+    "GYD=Guyanese dollar;HNL=Honduran lempira;HTG=Haitian gourde;HUF=Hungarian forint;"
+    "IDR=Indonesian rupiah;ILS=Israeli shekel;INR=Indian rupee;IQD=Iraqi dinar;IRR=Iranian rial;"
+    "ISK=Icelandic krona;JMD=Jamaican dollar;JOD=Jordanian dinar;JPY=Japanese yen;"
+    "KES=Kenyan shilling;KGS=Kyrgyz som;KHR=Cambodian riel;KMF=Comorian franc;KPW=North Korean won;"
+    "KRW=South Korean won;KWD=Kuwaiti dinar;KZT=Kazakh tenge;LAK=Lao kip;LBP=Lebanese pound;"
+    "LKR=Sri Lankan rupee;LRD=Liberian dollar;LYD=Libyan dinar;MAD=Moroccan dirham;"
+    "MDL=Moldovan leu;MGA=Malagasy ariary;MKD=Macedonian denar;MMK=Myanmar kyat;"
+    "MNT=Mongolian tugrik;MRU=Mauritanian ouguiya;MUR=Mauritian rupee;MVR=Maldivian rufiyaa;"
+    "MWK=Malawian kwacha;MXN=Mexican peso;MYR=Malaysian ringgit;MZN=Mozambican metical;"
+    "NGN=Nigerian naira;NIO=Nicaraguan cordoba;NOK=Norwegian krone;NPR=Nepalese rupee;"
+    "NZD=New Zealand dollar;OMR=Omani rial;PEN=Peruvian sol;PGK=Papua New Guinean kina;"
+    "PHP=Philippine peso;PKR=Pakistani rupee;PLN=Polish zloty;PYG=Paraguayan guarani;"
+    "QAR=Qatari riyal;RON=Romanian leu;RSD=Serbian dinar;RUB=Russian ruble;RWF=Rwandan franc;"
+    "SAR=Saudi riyal;SBD=Solomon Islands dollar;SCR=Seychellois rupee;SDG=Sudanese pound;"
+    "SEK=Swedish krona;SGD=Singapore dollar;SLE=Sierra Leonean leone;SOS=Somali shilling;"
+    "SRD=Surinamese dollar;SSP=South Sudanese pound;STN=Sao Tomean dobra;SYP=Syrian pound;"
+    "SZL=Swazi lilangeni;THB=Thai baht;TJS=Tajik somoni;TMT=Turkmen manat;TND=Tunisian dinar;"
+    "TOP=Tongan paanga;TRY=Turkish lira;TTD=Trinidad and Tobago dollar;TWD=New Taiwan dollar;"
+    "TZS=Tanzanian shilling;UAH=Ukrainian hryvnia;UGX=Ugandan shilling;USD=US dollar;"
+    "UYU=Uruguayan peso;UZS=Uzbek som;VES=Venezuelan bolivar;VND=Vietnamese dong;"
+    "VUV=Vanuatu vatu;WST=Samoan tala;XAF=Central African CFA franc;XCD=East Caribbean dollar;"
+    "XOF=West African CFA franc;YER=Yemeni rial;ZAR=South African rand;ZMW=Zambian kwacha"
 )
 
-LANGUAGES = dict(
-    pair.split("=")
-    for pair in (
-        "am=Amharic;ar=Arabic;bg=Bulgarian;bn=Bengali;cs=Czech;da=Danish;de=German;dv=Maldivian;"
-        "dz=Dzongkha;el=Greek;en=English;es=Spanish;et=Estonian;fa=Persian;fr=French;hr=Croatian;"
-        "hu=Hungarian;id=Indonesian;is=Icelandic;it=Italian;ja=Japanese;ka=Georgian;km=Khmer;ko=Korean;"
-        "lo=Lao;lt=Lithuanian;lv=Latvian;mk=Macedonian;mn=Mongolian;ms=Malay;my=Burmese;ne=Nepali;"
-        "nl=Dutch;no=Norwegian;pl=Polish;pt=Portuguese;ro=Romanian;ru=Russian;sk=Slovak;sl=Slovene;"
-        "sq=Albanian;sr=Serbian;sv=Swedish;th=Thai;tr=Turkish;uk=Ukrainian;vi=Vietnamese;zh=Chinese"
-    ).split(";")
+LANGUAGES = _table(
+    "am=Amharic;ar=Arabic;bg=Bulgarian;bn=Bengali;cs=Czech;da=Danish;de=German;dv=Maldivian;"
+    "dz=Dzongkha;el=Greek;en=English;es=Spanish;et=Estonian;fa=Persian;fr=French;hr=Croatian;"
+    "hu=Hungarian;id=Indonesian;is=Icelandic;it=Italian;ja=Japanese;ka=Georgian;km=Khmer;ko=Korean;"
+    "lo=Lao;lt=Lithuanian;lv=Latvian;mk=Macedonian;mn=Mongolian;ms=Malay;my=Burmese;ne=Nepali;"
+    "nl=Dutch;no=Norwegian;pl=Polish;pt=Portuguese;ro=Romanian;ru=Russian;sk=Slovak;sl=Slovene;"
+    "sq=Albanian;sr=Serbian;sv=Swedish;th=Thai;tr=Turkish;uk=Ukrainian;vi=Vietnamese;zh=Chinese"
 )
 
 MAIN_LANGUAGE = {"CZ": "cs", "NO": "no", "RS": "sr", "XK": "sq", "UZ": "", "LB": "", "MY": "ms"}

@@ -52,12 +52,16 @@ def _country(world: World, country: Country) -> Iterator[str]:
     people = f" with {amount(country.population)} people" if country.population else ""
     yield f"{capital_letter(name)} is a country in {world.spoken(country.region)}{people}."
     if country.capital:
-        yield pick([f"The capital of {name} is {country.capital}.", f"Its capital is {country.capital}."], name)
+        yield pick(
+            [f"The capital of {name} is {country.capital}.", f"Its capital is {country.capital}."], name
+        )
     if country.currency:
         templates = ["Its currency is the {}.", "The currency is the {}."]
         yield pick(templates, name[::-1]).format(country.currency)
     if country.language:
-        yield pick(["Its main language is {}.", "The main language is {}."], name[1:]).format(country.language)
+        yield pick(["Its main language is {}.", "The main language is {}."], name[1:]).format(
+            country.language
+        )
     if country.borders:
         yield f"It borders {listing([world.spoken(other) for other in country.borders])}."
     elif not country.unsure_borders:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from pipeline.environments.answers import LABELS
 from pipeline.environments.atlas.chains import bridges_of_three, bridges_of_two
 from pipeline.environments.atlas.claims import claims
 from pipeline.environments.atlas.drafts import Draft, as_task, select
-from pipeline.environments.atlas.pairs import comparisons, intersections, yes_or_no
+from pipeline.environments.atlas.intersections import intersections
+from pipeline.environments.atlas.pairs import comparisons, yes_or_no
 from pipeline.environments.atlas.world import World, load_world
-from pipeline.environments.answers import LABELS
 from pipeline.trajectories.schema import Split, Task
 
 TASKS_VERSION = "1"

@@ -82,7 +82,7 @@ class World:
 
     def split(self, titles: Iterable[str]) -> Split | None:
         """The one split that all these things are of, or None."""
-        found = {self.splits.get(title) for title in titles}
+        found: set[Split | None] = {self.splits.get(title) for title in titles}
         return found.pop() if len(found) == 1 else None
 
 
@@ -108,7 +108,7 @@ def _city_titles(facts: Facts) -> dict[str, City]:
 
 
 def _join(splits: dict[str, Split], title: str, members: list[str]) -> None:
-    found = {splits[member] for member in members}
+    found: set[Split] = {splits[member] for member in members}
     if len(found) == 1:
         splits[title] = found.pop()
 

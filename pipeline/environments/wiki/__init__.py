@@ -1,0 +1,1 @@
+"""Wikis that an agent can search: what every wiki environment shares."""

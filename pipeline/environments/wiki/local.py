@@ -87,7 +87,9 @@ class LocalWiki:
         if not path.is_file():
             raise EnvironmentFault(f"{folder} holds no wiki (no pages.sqlite): build it first")
         try:
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
+            )
             found = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
             if found != (FORMAT,):
                 raise EnvironmentFault(f"{folder} has another wiki format than {FORMAT!r}: build it again")
@@ -101,7 +103,9 @@ class LocalWiki:
         exact = self._rows("SELECT title, text FROM pages WHERE title = ?", title)
         if exact:
             return Page(*exact[0])
-        meant = [row[0] for row in self._rows("SELECT title FROM keys WHERE key = ? ORDER BY rank", fold(title))]
+        meant = [
+            row[0] for row in self._rows("SELECT title FROM keys WHERE key = ? ORDER BY rank", fold(title))
+        ]
         if len(meant) == 1:
             return Page(*self._rows("SELECT title, text FROM pages WHERE title = ?", meant[0])[0])
         return meant[:SIMILAR] or self._similar(title)
@@ -138,7 +142,9 @@ def _fill(
     version: str,
 ) -> None:
     connection.executescript(_TABLES)
-    connection.executemany("INSERT OR IGNORE INTO pages VALUES (?, ?)", ((page.title, page.text) for page in pages))
+    connection.executemany(
+        "INSERT OR IGNORE INTO pages VALUES (?, ?)", ((page.title, page.text) for page in pages)
+    )
     own = [(fold(title), title, 0) for title in _titles(connection)]
     titles, taken = {title for _, title, _ in own}, {key for key, _, _ in own}
     other = {
@@ -179,7 +185,9 @@ def _open_index(folder: Path | None, connection: sqlite3.Connection) -> Any:
     try:
         return tantivy.Index.open(str(folder)) if folder else _title_index(_titles(connection), None)
     except ValueError as error:
-        raise EnvironmentFault(f"the title index {folder} cannot be read ({error}): build the wiki again") from error
+        raise EnvironmentFault(
+            f"the title index {folder} cannot be read ({error}): build the wiki again"
+        ) from error
 
 
 def _query(schema: Any, key: str) -> Any:

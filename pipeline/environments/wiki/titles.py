@@ -12,11 +12,12 @@ _LETTERS = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "æ": "ae", "œ": "oe", "ħ": "h"}
 )
 _JOINERS = str.maketrans({"'": None, "’": None, "‘": None, "`": None, "-": " ", "–": " ", "_": " "})
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
     """One printable line: control characters and line breaks become spaces, lone surrogates U+FFFD."""
-    text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    text = _SURROGATE.sub("\ufffd", text)
     kept = (" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     return " ".join("".join(kept).split())
 
