@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from pipeline.cli.panels import recipe_panel
 from pipeline.cli.stages import Job
@@ -15,6 +16,9 @@ from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.store import TrajectoryStore
 
+INTERRUPTED: Final = 130
+"""The exit status of a program that was interrupted."""
+
 
 def train(job: Job) -> None:
     """Fine-tune one student a style, in a child process of accelerate launch."""
@@ -24,10 +28,12 @@ def train(job: Job) -> None:
     status = launch(
         job.path,
         job.overrides,
-        runs=job.run.folder.parent,
-        checkpoints=job.checkpoints,
         accelerate=job.recipe.train.accelerate if job.recipe.train else None,
+        run_root=job.run.folder.parent,
+        checkpoint_root=job.checkpoints,
     )
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt
     if status:
         raise TrainingError(f"Training ended with status {status}; what it said stands above.")
     job.log.say(f"train: done → {job.checkpoints / job.recipe.name}")

@@ -1,0 +1,1 @@
+"""Worlds to act in, each with its tasks, its grader and its expert."""

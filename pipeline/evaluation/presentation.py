@@ -47,23 +47,27 @@ def markdown(report: Report) -> str:
 
 def terminal_table(report: Report) -> RenderableType:
     """The table shown at the end of a run, for ``rich.console.Console.print``."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     title = (
         f"{report.recipe}: {METRIC_NAMES[report.metric]} on {report.panel.size} {report.panel.split} tasks"
     )
-    table = Table(title=Text(title), title_justify="left", caption_justify="left")
+    # Sober enough to fit 80 columns: a log or a pipe is no wider.
+    table = Table(
+        title=Text(title), title_justify="left", caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     words = [_in_words(comparison, report.confidence) for comparison in report.comparisons]
     table.caption = Text("\n".join([*words, *map(_clean, report.notes)]))
-    for heading in ("method", "model", "kind"):
+    for heading in ("method", "model"):
         table.add_column(heading, overflow="fold")
     metric, interval = report.metric.upper(), f"{report.confidence:.0%} interval"
     for heading in (metric, interval, "correct", "errored", "steps", "tokens", "seconds"):
         table.add_column(heading, justify="right")
     for row in report.rows:
         cells = [
-            *(_clean(row.method), _clean(row.model), row.kind),
+            *(_clean(row.method), _clean(row.model)),
             *(_share(row.value(report.metric)), f"{row.ci_low:.2f}–{row.ci_high:.2f}"),
             *(f"{row.correct}/{row.n}", str(row.errored), f"{row.steps:.1f}"),
             *(f"{row.prompt_tokens + row.completion_tokens:.0f}", f"{row.seconds:.1f}"),

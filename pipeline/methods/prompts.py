@@ -19,7 +19,7 @@ from pipeline.environments.base import Environment, ToolSpec
 from pipeline.errors import FormatError, RecipeError
 from pipeline.rendering.base import Exemplar, PromptSpec
 from pipeline.rendering.parse import finish
-from pipeline.trajectories.schema import Step, digest
+from pipeline.trajectories.schema import Step
 
 Style = Literal["standard", "cot", "act", "react"]
 Shape = Literal["answer", "reason", "act", "react"]

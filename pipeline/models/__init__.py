@@ -1,0 +1,1 @@
+"""What writes text: local transformers, OpenAI-compatible servers, a scripted expert."""

@@ -193,8 +193,10 @@ def _use_shared_prefix(model: Any, address: str) -> None:
 def _context(config: Any, recipe: ModelRecipe) -> int:
     """Tokens of prompt and completion. Inside a sliding window, sliding attention is full attention."""
     limits = [int(getattr(config, "max_position_embeddings", None) or _UNBOUNDED)]
-    if "sliding_attention" in (getattr(config, "layer_types", None) or []):
-        limits.append(int(config.sliding_window))
+    window = getattr(config, "sliding_window", None)
+    # Older configs name a window and no kinds of layer: every layer then slides.
+    if window and "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"]):
+        limits.append(int(window))
     if recipe.context and recipe.context > min(limits):
         raise ModelError(f"context {recipe.context} is more than {recipe.address!r} can hold ({min(limits)})")
     return recipe.context or min(limits)

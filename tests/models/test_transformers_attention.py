@@ -83,9 +83,7 @@ def test_ragged_parts_with_shared_prefixes_equal_dense_attention(drawn, spread, 
         own = [torch.randn(column + count, KV, DIM, generator=make) for _ in range(2)]
         query = torch.randn(HEADS, count, DIM, generator=make)
         if column:
-            store.write(
-                0, torch.full((column,), row), torch.arange(column), own[0][:column], own[1][:column]
-            )
+            store.write(0, torch.full((column,), row), torch.arange(column), own[0][:column], own[1][:column])
         past = prefixes[name].layer(0) if name else (torch.zeros(1, KV, 0, DIM),) * 2
         keys, values = (torch.cat([p[0], o.transpose(0, 1)], 1) for p, o in zip(past, own, strict=True))
         expected.append(dense(query, keys, values, keys.shape[1] - count))

@@ -32,7 +32,9 @@ def test_temperature_sharpens():
     assert draws(Sampling(temperature=0.5))[0] / 4000 == pytest.approx(0.25 / 0.345, abs=0.03)
 
 
-@pytest.mark.parametrize(("top_p", "kept"), [(0.4, {0}), (0.6, {0, 1}), (0.8, {0, 1, 2}), (1.0, {0, 1, 2, 3})])
+@pytest.mark.parametrize(
+    ("top_p", "kept"), [(0.4, {0}), (0.6, {0, 1}), (0.8, {0, 1, 2}), (1.0, {0, 1, 2, 3})]
+)
 def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(top_p, kept):
     assert set(draws(Sampling(temperature=1.0, top_p=top_p), 800)) == kept
 

@@ -17,7 +17,7 @@ from pipeline.rendering.base import Segment, TextPrompt
 
 SHAPE = {
     "vocab_size": 258,
-    "hidden_size": 32,
+    "hidden_size": 48,
     "intermediate_size": 48,
     "num_hidden_layers": 3,
     "num_attention_heads": 6,
@@ -39,7 +39,9 @@ def byte_tokenizer() -> Any:
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens(["<eos>", "<mark>"])
     template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<eos>", chat_template=template)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<eos>", pad_token="<eos>", chat_template=template
+    )
 
 
 def write_model(folder: Path, kind: str = "llama", seed: int = 0, **changes: Any) -> Path:
@@ -53,9 +55,7 @@ def write_model(folder: Path, kind: str = "llama", seed: int = 0, **changes: Any
 
 def load(folder: Path | str, **settings: Any) -> TransformersCausal:
     torch.set_num_threads(1)
-    return TransformersCausal(
-        ModelRecipe(address=str(folder), dtype="float32", device="cpu", **settings)
-    )
+    return TransformersCausal(ModelRecipe(address=str(folder), dtype="float32", device="cpu", **settings))
 
 
 def ask(

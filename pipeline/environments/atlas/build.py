@@ -178,16 +178,15 @@ def pick_cities(rows: Sequence[Row], capital: str | None) -> list[Row]:
 
 
 def nearest(rows: Sequence[Row]) -> list[str]:
-    """For each city the name of the city nearest to it, of whatever country."""
+    """For each city the name of the city nearest to it, of whatever country; "" where none is near."""
+    bands: dict[int, list[Row]] = {}
+    for row in rows:
+        bands.setdefault(int(row["latitude"] // 4), []).append(row)
     found: list[str] = []
     for row in rows:
-        others = [
-            other
-            for other in rows
-            if other is not row
-            and abs(other["latitude"] - row["latitude"]) < 8
-            and other["name"] != row["name"]
-        ]
+        band = int(row["latitude"] // 4)
+        around = [other for near in (band - 1, band, band + 1) for other in bands.get(near, [])]
+        others = [other for other in around if other["name"] != row["name"]]
         found.append(min(others, key=lambda other: kilometres(row, other))["name"] if others else "")
     return found
 

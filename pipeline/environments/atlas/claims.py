@@ -227,19 +227,23 @@ def _undecided(world: World) -> Iterator[Draft]:
             for template in random.Random(f"undecided {title}").sample(
                 UNDECIDABLE[kind], 5 if kind != "city" else 1
             ):
-                yield _silent(world, template, world.spoken(title), (), title)
+                yield from _silent(world, template, world.spoken(title), (), title)
     for title in things["city"][::3]:
         city = world.cities[title]
         capital = world.facts.countries[city.country].capital
         if capital and title not in world.capitals:
             hops = (Hop(title, "country", city.country), Hop(city.country, "capital", capital))
             subject = f"the capital of the country where {title} lies"
-            yield _silent(world, pick(UNDECIDABLE["city"], title), subject, hops, capital)
+            yield from _silent(world, pick(UNDECIDABLE["city"], title), subject, hops, capital)
 
 
-def _silent(world: World, template: str, subject: str, hops: tuple[Hop, ...], title: str) -> Draft:
+def _silent(world: World, template: str, subject: str, hops: tuple[Hop, ...], title: str) -> Iterator[Draft]:
+    """The claim, unless the word that a reader would look up is part of a name on the page."""
     before, keyword, after = template.split("*")
     text = capital_letter(f"{before}{keyword}{after}".format(t=subject))
+    near = world.cities[title].nearest if title in world.cities else ""
+    if keyword.casefold() in f"{title} {near}".casefold():
+        return
     hops = (*hops, Hop(title, "unknown", keyword))
     reason = seen(world, "unknown", title, keyword, len(text))
-    return Draft(UNDECIDED, text, (UNDECIDED,), hops, facts_of(hops), reason)
+    yield Draft(UNDECIDED, text, (UNDECIDED,), hops, facts_of(hops), reason)

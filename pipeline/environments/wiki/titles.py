@@ -24,9 +24,10 @@ def clean(text: str) -> str:
 
 def fold(title: str) -> str:
     """The key of a title: lower case, without accents, apostrophes, hyphens and double spaces."""
-    text = unicodedata.normalize("NFKD", clean(title[: MAX_QUERY * 4]).casefold().translate(_JOINERS))
-    text = "".join(char for char in text if not unicodedata.combining(char)).translate(_LETTERS)
-    return " ".join(text.split())
+    # Decomposed before and after: some signs become capitals ("™"), some capitals gain accents ("İ").
+    text = unicodedata.normalize("NFKD", clean(title[: MAX_QUERY * 4])).casefold()
+    text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return clean(text.translate(_LETTERS).translate(_JOINERS))
 
 
 def words(key: str) -> list[str]:

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_missed_search_is_repaired_from_the_list():
     seen = 0
     for task in environment.tasks("test"):
         played, _ = play(environment, task, seed=5)
-        for (_, missed), (after, _) in zip(played, played[1:], strict=False):
+        for (_, missed), (after, _) in pairwise(played):
             if missed.text.startswith("Could not find"):
                 title = after.action.removeprefix("Search[").removesuffix("]")
                 assert repr(title) in missed.text

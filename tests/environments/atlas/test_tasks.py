@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.environments.answers import LABELS, normalise
 from pipeline.environments.atlas.environment import AtlasEnvironment, load_wiki
+from pipeline.environments.atlas.facts import load_facts
 from pipeline.environments.atlas.tasks import tasks_of
 from pipeline.environments.wiki.backend import Page
 from pipeline.environments.wiki.sentences import split_sentences
@@ -144,24 +145,23 @@ def test_comparisons_follow_from_the_numbers_on_the_pages(every):
             assert normalise(task.gold[0]) == normalise(titles[values.index(max(values))]), task
 
 
+LAST = r", | and (?!Herzegovina|Tobago|Barbuda|Nevis|Principe|the Grenadines)"
+"""What parts the names of a list: not the "and" inside a country's name."""
+
+
+def names_in(text):
+    return {part.removeprefix("the ") for part in re.split(LAST, text)}
+
+
+LISTED = r"(?:borders|countries are|currency of|language of) (.+?)\."
+
+
 def neighbours():
     found = {}
-    for name in AtlasWorld.countries():
-        page = load_wiki().find(name)
-        borders = [text for text in split_sentences(page.text) if text.startswith("It borders ")]
-        names = re.split(
-            r", | and (?!Herzegovina|Tobago|Barbuda|Nevis|Principe|the Grenadines)", borders[0][11:-1]
-        )
-        found[name] = {part.removeprefix("the ") for part in names}
+    for name in load_facts().countries:
+        match = re.search(r"It borders (.+?)\.", load_wiki().find(name).text)
+        found[name] = names_in(match[1]) if match else set()
     return found
-
-
-class AtlasWorld:
-    @staticmethod
-    def countries():
-        from pipeline.environments.atlas.facts import load_facts
-
-        return load_facts().countries
 
 
 def test_the_neighbour_of_two_countries_is_the_only_one(every):
@@ -177,26 +177,22 @@ def test_the_neighbour_of_two_countries_is_the_only_one(every):
     assert checked > 100
 
 
-def test_every_other_intersection_is_the_only_name_on_both_pages(every):
-    wiki, countries = load_wiki(), AtlasWorld.countries()
+def test_the_common_name_of_two_lists_is_the_only_one(every):
+    wiki, countries = load_wiki(), set(load_facts().countries)
+    checked = 0
     for split in SPLITS:
         for task in every["questions", split]:
-            relations = [hop["relation"] for hop in task.meta["derivation"]]
-            if (
-                task.kind == "intersection"
-                and relations[1] in ("users", "speakers")
-                and relations[0] == "members"
-            ):
-                texts = [wiki.find(hop["title"]).text for hop in task.meta["derivation"]]
-                listed = [
-                    sum(bool(re.search(rf"\b{re.escape(name)}\b", text)) for text in texts)
-                    for name in countries
-                ]
-                both = {name for name, count in zip(countries, listed, strict=True) if count == 2}
-                # A name inside a longer one ("Guinea" in "Guinea-Bissau") is no other country.
-                assert {name for name in both if not any(name != o and name in o for o in both)} == {
-                    task.gold[0]
-                }
+            hops = task.meta["derivation"]
+            if task.kind != "intersection" or "discovered" in (hop["relation"] for hop in hops):
+                continue
+            texts = [wiki.find(hop["title"]).text for hop in hops]
+            found = [
+                re.search(r"(?:borders|countries are|currency of|language of) (.+?)\.", t) for t in texts
+            ]
+            lists = [names_in(match[1]) & countries for match in found]
+            assert lists[0] & lists[1] == {task.gold[0]}, task
+            checked += 1
+    assert checked > 700
 
 
 def test_tasks_are_the_same_every_time():

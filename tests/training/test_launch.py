@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import RecipeError
+from pipeline.training import launch
+from tests.training.making import save_dataset, save_recipe
+
+TWO_RANKS = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+use_cpu: true
+num_machines: 1
+num_processes: 2
+machine_rank: 0
+mixed_precision: 'no'
+main_process_port: 0
+"""
+
+
+def test_two_ranks_train_like_one(
+    tmp_path: Path, base: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # The types MULTI_CPU and --cpu would silently run one process: the world size is what counts.
+    train = "warmup: 0\nmax_steps: 2\nlearning_rate: 1e-2\npacking: false\n"
+    logs = []
+    for name, config, batch in (("one", None, 8), ("two", str(tmp_path / "two.yaml"), 4)):
+        (tmp_path / "two.yaml").write_text(TWO_RANKS)
+        root = tmp_path / name
+        save_dataset(root / "runs" / "trial", count=16)
+        recipe = save_recipe(root, base, f"{train}batch_size: {batch}")
+        done = launch.train(
+            recipe, accelerate=config, run_root=root / "runs", checkpoint_root=root / "checkpoints"
+        )
+        output = capfd.readouterr()
+        assert done == 0, output.err
+        assert "step 2/2" in output.out
+        assert output.out.count("step 2/2") == 1, "one rank speaks"
+        assert "were not passed to `accelerate launch`" not in output.err
+        logs.append(json.loads((root / "checkpoints" / "trial" / "react" / "train.json").read_text()))
+    one, two = logs
+    assert (one["processes"], one["distributed"], one["threads"]) == (1, "NO", launch.threads())
+    assert (two["processes"], two["distributed"]) == (2, "MULTI_CPU")
+    for first, second in zip(one["steps"], two["steps"], strict=True):
+        assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
+        assert second["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-4)
+        assert second["labelled_tokens"] == first["labelled_tokens"]
+
+
+def test_the_programs_own_status_comes_through_the_launcher(
+    tmp_path: Path, base: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = save_recipe(tmp_path, base)
+    assert launch.train(recipe, run_root=tmp_path / "runs", checkpoint_root=tmp_path / "checkpoints") == 2
+    error = capfd.readouterr().err
+    assert "run `staract export`" in error
+    assert "Traceback" not in error
+
+
+def test_the_command_spells_out_every_default() -> None:
+    command = launch.launcher(None, Path("recipe.yaml"))
+    assert command[:3] == [sys.executable, "-m", "accelerate.commands.launch"]
+    for option in ("num_processes", "num_machines", "mixed_precision", "dynamo_backend"):
+        assert f"--{option}" in command
+
+
+def test_a_config_is_a_path_or_a_name_beside_the_recipes(tmp_path: Path) -> None:
+    (tmp_path / "recipes" / "accelerate").mkdir(parents=True)
+    named = tmp_path / "recipes" / "accelerate" / "two.yaml"
+    named.write_text(TWO_RANKS)
+    recipe = tmp_path / "recipes" / "atlas" / "quickstart.yaml"
+    assert launch.config_file("two", recipe) == named
+    assert launch.config_file(str(named), recipe) == named
+    with pytest.raises(RecipeError, match=r"train\.accelerate: 'eight' is neither"):
+        launch.config_file("eight", recipe)
+
+
+def test_threads_are_the_cores_we_may_use_or_what_a_person_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert 1 <= launch.threads() <= len(os.sched_getaffinity(0))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert launch.threads() == 3
+
+
+def test_a_persons_environment_wins() -> None:
+    variables = launch.environment({"GLIBC_TUNABLES": "mine", "HOME": "/home/x"}, Path("status"))
+    assert variables["GLIBC_TUNABLES"] == "mine"
+    assert variables["HOME"] == "/home/x"
+    assert variables[launch.STATUS] == "status"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_once_and_the_child_ends_in_its_own_time(tmp_path: Path, number: int) -> None:
+    # A launcher that ignores interrupts, as accelerate does when it inherits that, with a program beneath.
+    (tmp_path / "program.py").write_text(
+        "import signal, sys, time\n"
+        "hits = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: hits.append(1))\n"
+        "open('ready', 'w').close()\n"
+        "while not hits: time.sleep(0.02)\n"
+        "time.sleep(0.1)\n"
+        "open('hits', 'w').write(str(len(hits)))\n"
+        "sys.exit(130)\n"
+    )
+    (tmp_path / "launcher.py").write_text(
+        "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, 'program.py']))\n"
+    )
+    (tmp_path / "parent.py").write_text(
+        "import os, sys\n"
+        "from pipeline.training.launch import _run\n"
+        "sys.exit(_run([sys.executable, 'launcher.py'], os.environ))\n"
+    )
+    child = subprocess.Popen([sys.executable, "parent.py"], cwd=tmp_path)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(number)
+    assert child.wait(timeout=20) == 130
+    assert (tmp_path / "hits").read_text() == "1"
+
+
+def test_outside_the_main_thread_signals_are_the_callers_affair() -> None:
+    codes: list[int] = []
+    worker = threading.Thread(
+        target=lambda: codes.append(launch._run([sys.executable, "-c", "exit(3)"], os.environ))
+    )
+    worker.start()
+    worker.join(20)
+    assert codes == [3]
+
+
+def test_importing_the_launcher_does_not_import_torch() -> None:
+    code = "import sys, pipeline.training.launch; sys.exit('torch' in sys.modules)"
+    assert subprocess.call([sys.executable, "-c", code]) == 0
