@@ -17,17 +17,21 @@ import contextlib
 import itertools
 import json
 import logging
+import os
 import statistics
+import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, disable_progress_bars
 from transformers import TrainerCallback
+from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
@@ -40,6 +44,7 @@ from pipeline.rendering.registry import load_renderer
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.data import Row, encode_episodes
 from pipeline.training.documents import separate_documents
+from pipeline.training.launch import MEMORY
 from pipeline.training.packing import PackedCollator, build_blocks
 from pipeline.training.rows import Episode
 from pipeline.training.trainer import StudentTrainer, trainer_config
@@ -155,6 +160,7 @@ def plain(
     meter = Meter(trainer.data_collator, clock)
     trainer.data_collator = meter
     trainer.add_callback(meter)
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     return meter.measured()
 
@@ -251,8 +257,8 @@ def show(result: dict[str, Any]) -> None:
             f"{row['useful_of_computed_tokens']:7.0%} {row['ratio']:9.2f} ×"
         )
     print(
-        f"{result['rows']} rows of {result['tokens_a_row']} tokens ({result['labelled']:.0%} labels), {result['dtype']}, "
-        f"{result['threads']} threads, matmul peak {result['peak_gflops']} GFLOP/s"
+        f"{result['rows']} rows of {result['tokens_a_row']} tokens ({result['labelled']:.0%} labels), "
+        f"{result['dtype']}, {result['threads']} threads, matmul peak {result['peak_gflops']} GFLOP/s"
     )
 
 
@@ -266,11 +272,16 @@ def main() -> None:
     parser.add_argument("--clock", choices=["wall", "process"], default="wall")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
+    if any(key not in os.environ for key in MEMORY):
+        # All variants get the allocator settings that `staract train` gives: they are read at start.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**MEMORY, **os.environ})
     if options.threads:
         torch.set_num_threads(options.threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    disable_progress_bars()
     logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
     result = compare(options.model, options.rounds, wall if options.clock == "wall" else time.process_time)
     show(result)
     if options.json:

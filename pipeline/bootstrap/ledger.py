@@ -75,22 +75,24 @@ class Tally:
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """The ledger in Markdown: one row a rule, one column a kind, and what was kept."""
+    """The ledger in Markdown: a row for every rule that took something, a column for every kind."""
     kinds = list(ledger.kinds)
     header = ["rule", "all", *(kind or "(no kind)" for kind in kinds)]
     rows = [header, ["seen", str(ledger.seen), *(str(sum(ledger.kinds[kind].values())) for kind in kinds)]]
-    for name in ledger.order:
+    for name in (rule for rule in ledger.order if ledger.fallen[rule]):
         rows.append([f"− {name}", str(ledger.fallen[name]), *_cells(ledger, kinds, name)])
     rows.append([KEPT, str(ledger.kept), *_cells(ledger, kinds, KEPT)])
     lines = ["| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows]
     lines.insert(1, "| --- |" + " ---: |" * (len(header) - 1))
     lines.append("")
+    if idle := [name for name in ledger.order if not ledger.fallen[name]]:
+        lines.append(f"Nothing fell to: {', '.join(idle)}.")
     lines.append(
         f"{ledger.kept} trajectories of {ledger.tasks_kept} tasks kept, of {len(ledger.tasks)} seen."
     )
     if ledger.conflicts:
         lines.append(f"{len(ledger.conflicts)} tasks ask what another asks, with another gold answer.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _cells(ledger: Ledger, kinds: list[str], verdict: str) -> list[str]:

@@ -17,7 +17,7 @@ from pipeline.errors import RecipeError
 _MODULE = "pipeline.training.causal"
 STATUS = "STARACT_TRAIN_STATUS"
 """Names a file for the exit status, which ``accelerate launch`` would turn into 1."""
-_MEMORY = {
+MEMORY = {
     # Big tensors come and go at every step. glibc returns each to the kernel and gets it back page by
     # page, zeroed: tenths of a second a step. Keeping them, in huge pages, avoids that.
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
@@ -109,7 +109,7 @@ def threads() -> int:
 
 def environment(inherited: Mapping[str, str], status: Path) -> dict[str, str]:
     """The child's environment; what a person has set stays."""
-    return {"TOKENIZERS_PARALLELISM": "false", **_MEMORY, **inherited, STATUS: str(status)}
+    return {"TOKENIZERS_PARALLELISM": "false", **MEMORY, **inherited, STATUS: str(status)}
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:

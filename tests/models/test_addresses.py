@@ -50,8 +50,10 @@ def test_every_kind_is_told_apart(tmp_path):
         "openai:@http://x",
         "package:a.b/c.gguf",
         "package:a/b.bin",
-    ]
-    + ["package:a/../b.gguf", "a\0b", "a b"],
+        "package:a/../b.gguf",
+        "a\0b",
+        "a b",
+    ],
 )
 def test_bad_addresses_are_quoted_in_one_sentence(address):
     with pytest.raises(ModelError) as caught:
