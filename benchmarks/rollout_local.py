@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ def play(model: Model, options: argparse.Namespace, tasks: list[Task], folder: P
         began = time.perf_counter()
         asyncio.run(run(store))
         seconds = time.perf_counter() - began
+        print(f"{type(model).__name__}: {seconds:.1f} s", file=sys.stderr, flush=True)
         return Played({trajectory.id: trajectory for trajectory in store.read()}, seconds)
 
 

@@ -274,7 +274,7 @@ def main() -> None:
     options = parser.parse_args()
     if any(key not in os.environ for key in MEMORY):
         # All variants get the allocator settings that `staract train` gives: they are read at start.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**MEMORY, **os.environ})
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**MEMORY, **os.environ})  # noqa: S606
     if options.threads:
         torch.set_num_threads(options.threads)
     transformers_logging.set_verbosity_error()

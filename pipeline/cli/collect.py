@@ -90,4 +90,6 @@ def export(job: Job) -> None:
         {"recipe": job.recipe.name, "digest": recipe_digest(job.recipe)},
     )
     for style, part in report.styles.items():
-        job.log.say(f"export: {style}, {part.trajectories} trajectories, {part.rows} rows → {job.run.dataset}")
+        job.log.say(
+            f"export: {style}, {part.trajectories} trajectories, {part.rows} rows → {job.run.dataset}"
+        )

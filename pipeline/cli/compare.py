@@ -54,8 +54,7 @@ def report(job: Job) -> None:
 
 def _play(job: Job, progress: type[RunProgress]) -> tuple[Panel, list[Group]]:
     environment = job.environment()
-    assert job.recipe.evaluate is not None
-    panel = recipe_panel(environment, job.recipe.evaluate.panel)
+    panel = recipe_panel(environment, job.evaluation().panel)
     players = entrants(job.recipe, job.checkpoints)
     save_panel(job.run.evaluation / "panel.json", panel)
     job.log.say(f"evaluate: {len(players)} entries × {len(panel)} held-out tasks")
@@ -64,13 +63,20 @@ def _play(job: Job, progress: type[RunProgress]) -> tuple[Panel, list[Group]]:
         return progress(title)
 
     with TrajectoryStore(job.run.evaluation / "trajectories.jsonl") as store:
-        playing = play_panel(environment, panel, players, store, recipe=job.recipe, progress=watch)
+        playing = play_panel(
+            environment,
+            panel,
+            players,
+            store,
+            concurrency=job.evaluation().concurrency,
+            run_seed=job.recipe.seed,
+            progress=watch,
+        )
         return panel, asyncio.run(playing)
 
 
 def _write(job: Job, panel: Panel, groups: list[Group]) -> None:
-    recipe = job.recipe.evaluate
-    assert recipe is not None
+    recipe = job.evaluation()
     written = write_report(
         job.run.report,
         job.recipe.name,

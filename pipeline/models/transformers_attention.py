@@ -204,7 +204,7 @@ class _Layer:
     sums: torch.Tensor
 
 
-def attention(  # noqa: PLR0917
+def attention(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,

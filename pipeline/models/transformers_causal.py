@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import queue
 import threading
 from collections.abc import Callable
@@ -59,6 +60,8 @@ class TransformersCausal:
         _use_shared_prefix(model, recipe.address)
         self.context = _context(model.config, recipe)
         self._encode = encode
+        # Encoding sets options on a tokeniser that must not change while another thread decodes.
+        self._speller = copy.deepcopy(self.tokenizer)
         self._decoder = Decoder(
             model,
             stop_ids(model, self.tokenizer),
@@ -112,7 +115,7 @@ class TransformersCausal:
             sampling=request.sampling,
             seed=request.seed,
             session=request.session,
-            text=TextStream(self.tokenizer, encoded.ids[-1], request.prompt.stop),
+            text=TextStream(self._speller, encoded.ids[-1], request.prompt.stop),
             deliver=lambda result: _deliver(future, result),
             cancelled=future.cancelled,
         )
@@ -139,21 +142,24 @@ class TransformersCausal:
 
     def _receive(self) -> bool:
         """Take what has arrived, waiting while there is nothing to do. False when it is time to end."""
-        waiting = self._decoder.idle
+        gather = self._decoder.idle
         while True:
             try:
-                message = self._inbox.get(timeout=_GATHER) if waiting else self._inbox.get_nowait()
+                message = self._next(gather)
             except queue.Empty:
-                if not self._decoder.idle:
-                    return True
-                waiting = True
-                continue
+                return True
             if message is None:
                 return False
             if isinstance(message, Job):
                 self._decoder.add(message)
             else:
                 self._decoder.forget(message.session)
+
+    def _next(self, gather: bool) -> Job | _Forget | None:
+        """The next message; ``queue.Empty`` when there is none and there is work to do."""
+        if self._decoder.idle:
+            return self._inbox.get()
+        return self._inbox.get(timeout=_GATHER) if gather else self._inbox.get_nowait()
 
 
 def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -20,7 +20,7 @@ NAME = "staract_documents"
 """Under this name the attention is known to transformers."""
 
 
-def document_attention(  # noqa: PLR0917 - the signature that transformers calls
+def document_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,

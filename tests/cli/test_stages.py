@@ -109,7 +109,9 @@ def test_a_later_stage_may_change_before_it_is_run(cli, recipe):
     assert "kept 5" in cli.out
 
 
-@pytest.mark.parametrize(("stage", "before"), [("select", "generate"), ("export", "select"), ("train", "export")])
+@pytest.mark.parametrize(
+    ("stage", "before"), [("select", "generate"), ("export", "select"), ("train", "export")]
+)
 def test_a_stage_names_the_one_that_must_come_first(cli, recipe, stage, before):
     change(recipe, "name: small", "name: small\nmodels: {base: {address: nowhere}}\ntrain: {model: base}")
     assert cli(stage, recipe) == 2

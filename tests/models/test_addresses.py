@@ -139,10 +139,13 @@ def test_scripted_models_are_not_made_from_recipes():
         load_model(ModelRecipe(address="scripted"))
 
 
-def test_the_registry_dispatches(tmp_path):
+def test_the_registry_dispatches(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
     assert type(load_model(ModelRecipe(address="expert"))).__name__ == "ExpertModel"
     folder = write_model(tmp_path)
     assert type(load_model(ModelRecipe(address=str(folder)))).__name__ == "TransformersCausal"
+    remote = load_model(ModelRecipe(address="openai:m@http://127.0.0.1:9/v1"))
+    assert type(remote).__name__ == "OpenAIModel"
 
 
 def test_a_broken_quantised_file_leaves_nothing_behind(tmp_path):

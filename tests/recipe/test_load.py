@@ -66,7 +66,10 @@ def test_a_resolved_recipe_is_a_recipe(tmp_path):
 
 def test_unknown_key_names_the_line_and_the_likely_key(tmp_path):
     text = refusal(tmp_path, GOOD.replace("learning_rate", "lerning_rate"))
-    assert text == "…/recipe.yaml:11: 'train.lerning_rate' is not a key of a recipe (did you mean 'learning_rate'?)."
+    assert (
+        text
+        == "…/recipe.yaml:11: 'train.lerning_rate' is not a key of a recipe (did you mean 'learning_rate'?)."
+    )
 
 
 def test_unknown_key_far_from_any_lists_the_known_ones(tmp_path):
@@ -140,7 +143,9 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text):
         assert str(error)
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml")), ids=lambda p: p.stem
+)
 def test_every_recipe_of_the_repository_loads_and_opens_with_its_command(path):
     loaded = load_recipe(path)
     assert loaded.description

@@ -214,7 +214,8 @@ def test_a_run_stopped_in_its_second_epoch_goes_on_as_if_it_had_not(
 @pytest.mark.parametrize("kind", ["text", "messages"])
 def test_overfitted_trajectories_are_replayed_word_for_word_and_stop(tmp_path: Path, kind: str) -> None:
     base = save_base(tmp_path / "base", width=64)
-    train = "batch_size: 2\nepochs: 150\nlearning_rate: 4e-3\nwarmup: 5\nlog_every: 50\nschedule: constant_with_warmup"
+    train = "batch_size: 2\nepochs: 150\nlearning_rate: 4e-3\nwarmup: 5\nlog_every: 50\n"
+    train += "schedule: constant_with_warmup"
     place = Place(tmp_path, base, kind, train, count=4)
     assert place.train() == 0
     model, tokenizer = load_causal(str(place.checkpoints / "react"), torch.float32, "cpu")

@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import RecipeError
-from pipeline.training import launch
+from pipeline.training import causal, launch
 from tests.training.making import save_dataset, save_recipe
 
 TWO_RANKS = """\
@@ -27,44 +28,57 @@ main_process_port: 0
 """
 
 
+def trial(root: Path, base: Path, train: str, styles: tuple[str, ...] = ("react",)) -> Path:
+    save_dataset(root / "runs" / "trial", count=16, styles=styles)
+    return save_recipe(root, base, train, f"[{', '.join(styles)}]")
+
+
+def roots(root: Path) -> dict[str, Path]:
+    return {"run_root": root / "runs", "checkpoint_root": root / "checkpoints"}
+
+
+def log_of(root: Path, style: str) -> dict[str, Any]:
+    return json.loads((root / "checkpoints" / "trial" / style / "train.json").read_text())
+
+
 def test_two_ranks_train_like_one(
     tmp_path: Path, base: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The type MULTI_CPU, or --cpu, would silently run one process: the world size is what counts.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    # The types MULTI_CPU and --cpu would silently run one process: the world size is what counts.
-    train = "warmup: 0\nmax_steps: 2\nlearning_rate: 1e-2\npacking: false\n"
-    logs = []
-    for name, config, batch in (("one", None, 8), ("two", str(tmp_path / "two.yaml"), 4)):
-        (tmp_path / "two.yaml").write_text(TWO_RANKS)
-        root = tmp_path / name
-        save_dataset(root / "runs" / "trial", count=16)
-        recipe = save_recipe(root, base, f"{train}batch_size: {batch}")
-        done = launch.train(
-            recipe, accelerate=config, run_root=root / "runs", checkpoint_root=root / "checkpoints"
-        )
-        output = capfd.readouterr()
-        assert done == 0, output.err
-        assert "step 2/2" in output.out
-        assert output.out.count("step 2/2") == 1, "one rank speaks"
-        assert "were not passed to `accelerate launch`" not in output.err
-        logs.append(json.loads((root / "checkpoints" / "trial" / "react" / "train.json").read_text()))
-    one, two = logs
-    assert (one["processes"], one["distributed"], one["threads"]) == (1, "NO", launch.threads())
-    assert (two["processes"], two["distributed"]) == (2, "MULTI_CPU")
-    for first, second in zip(one["steps"], two["steps"], strict=True):
+    train = "warmup: 0\nmax_steps: 2\nlearning_rate: 1e-2\npacking: false\nbatch_size: "
+    one = trial(tmp_path / "one", base, train + "8")
+    place = roots(tmp_path / "one")
+    options = ["--run-root", str(place["run_root"]), "--checkpoint-root", str(place["checkpoint_root"])]
+    assert causal.main([str(one), *options]) == 0
+    capfd.readouterr()
+    two = trial(tmp_path / "two", base, train + "4")
+    (tmp_path / "two.yaml").write_text(TWO_RANKS)
+    done = launch.train(two, accelerate=str(tmp_path / "two.yaml"), **roots(tmp_path / "two"))
+    output = capfd.readouterr()
+    assert done == 0, output.err
+    assert output.out.count("step 2/2") == 1, "one rank speaks"
+    alone, together = log_of(tmp_path / "one", "react"), log_of(tmp_path / "two", "react")
+    assert (alone["processes"], alone["distributed"]) == (1, "NO")
+    assert (together["processes"], together["distributed"]) == (2, "MULTI_CPU")
+    for first, second in zip(alone["steps"], together["steps"], strict=True):
         assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
         assert second["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-4)
         assert second["labelled_tokens"] == first["labelled_tokens"]
 
 
-def test_the_programs_own_status_comes_through_the_launcher(
+def test_one_process_uses_every_core_and_its_status_comes_through_the_launcher(
     tmp_path: Path, base: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = save_recipe(tmp_path, base)
-    assert launch.train(recipe, run_root=tmp_path / "runs", checkpoint_root=tmp_path / "checkpoints") == 2
-    error = capfd.readouterr().err
-    assert "run `staract export`" in error
-    assert "Traceback" not in error
+    recipe = trial(tmp_path, base, "max_steps: 1", ("act", "react"))
+    (tmp_path / "runs" / "trial" / "dataset" / "react" / "train.jsonl").write_text("{torn")
+    assert launch.train(recipe, **roots(tmp_path)) == 2
+    output = capfd.readouterr()
+    assert "step 1/1" in output.out
+    assert "line 1 is not JSON" in output.err
+    assert "Traceback" not in output.err
+    assert "were not passed to `accelerate launch`" not in output.err
+    assert log_of(tmp_path, "act")["threads"] == launch.threads()
 
 
 def test_the_command_spells_out_every_default() -> None:
