@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +13,7 @@ from pipeline.errors import ModelError, RecipeError
 from pipeline.evaluation.rows import Group, RowKind
 from pipeline.methods.base import Method
 from pipeline.methods.registry import load_method
+from pipeline.models.addresses import read_stamp
 from pipeline.models.base import Model
 from pipeline.models.registry import load_model
 from pipeline.recipe.models import EntryRecipe, ModelRecipe, Recipe
@@ -24,8 +24,6 @@ from pipeline.trajectories.schema import digest
 from pipeline.trajectories.store import TrajectoryStore
 
 STUDENT: Final = "student"
-METADATA: Final = "staract.json"
-"""What training leaves in a checkpoint: how the model was trained, so how it must be asked."""
 
 
 @dataclass(frozen=True)
@@ -60,26 +58,16 @@ def entrants(recipe: Recipe, checkpoints: Path) -> list[Entrant]:
 def _entrant(recipe: Recipe, entry: EntryRecipe, folder: Path) -> Entrant:
     if entry.model != STUDENT:
         chosen = recipe.models[entry.model]
-        return Entrant(entry, chosen, _metadata(Path(chosen.address)), base="")
+        return Entrant(entry, chosen, read_stamp(Path(chosen.address)), base="")
     if recipe.train is None:
         raise RecipeError(f"Recipe {recipe.name!r} evaluates a student but has no train section.")
     base = recipe.models[recipe.train.model]
     student = folder / entry.method.name
-    trained = _metadata(student)
+    trained = read_stamp(student)
     if not trained:
         raise ModelError(f"{student}: there is no trained student here; run `staract train` first.")
     found = base.model_copy(update={"address": str(student)})
     return Entrant(entry, found, trained, base=recipe.train.model)
-
-
-def _metadata(folder: Path) -> dict[str, Any]:
-    path = folder / METADATA
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"{path}: not a checkpoint's record ({error}); train the model again.") from error
 
 
 def check_prompt(entrant: Entrant, method: Method, environment: Environment) -> None:

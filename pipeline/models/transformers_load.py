@@ -55,6 +55,13 @@ def pick_device(wanted: str = "auto") -> torch.device:
     return device
 
 
+def describe_device() -> str:
+    """What ``auto`` means here, in one line for people."""
+    device, dtype = pick_device(), str(pick_dtype()).removeprefix("torch.")
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
+    return f"torch computes on {name} in {dtype}, with {torch.get_num_threads()} threads"
+
+
 def load_causal(address: str, dtype: torch.dtype, device: torch.device | str) -> tuple[Any, Any]:
     """Load a causal model and its tokeniser, in evaluation mode; an adapter is merged in memory.
 

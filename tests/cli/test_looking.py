@@ -57,6 +57,13 @@ def test_tasks_of_a_family_without_answers(cli):
     )
 
 
+def test_tasks_of_a_named_panel(cli):
+    assert cli("tasks", "atlas", "--panel", "test100") == 0
+    drawn = [json.loads(line) for line in cli.out.splitlines()]
+    assert len({task["id"] for task in drawn}) == 100
+    assert {task["split"] for task in drawn} == {"test"}
+
+
 def test_tasks_of_a_panel_file(cli, tmp_path):
     recipe = tmp_path / "r.yaml"
     recipe.write_text(

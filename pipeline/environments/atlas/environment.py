@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import ClassVar
 
-from pipeline.environments.answers import best, claim_label, exact_match, f1, normalise
+from pipeline.environments.answers import Mode, best, claim_label, exact_match, f1, normalise
 from pipeline.environments.atlas.expert import Expert
 from pipeline.environments.atlas.pages import pages, redirects
 from pipeline.environments.atlas.tasks import KINDS, TASKS_VERSION, tasks
@@ -13,10 +14,13 @@ from pipeline.environments.atlas.world import load_world
 from pipeline.environments.wiki.episode import WIKI_TOOLS, WikiEpisode
 from pipeline.environments.wiki.local import LocalWiki
 from pipeline.errors import RecipeError
+from pipeline.recipe.models import PanelRecipe
 from pipeline.trajectories.schema import Grade, Split, Step, Task
 
 LABEL = {"questions": "Question", "claims": "Claim"}
 MAX_STEPS = {"questions": 7, "claims": 5}
+MODES: dict[Mode, str] = {"strict": "", "official": "_official"}
+"""Both ways to score an answer, and what each adds to a metric's name; strict decides."""
 
 
 @cache
@@ -40,6 +44,12 @@ class AtlasEnvironment:
 
     name = "atlas"
     tools = WIKI_TOOLS
+
+    panels: ClassVar[dict[str, PanelRecipe]] = {
+        "dev100": PanelRecipe(split="dev", size=100),
+        "test100": PanelRecipe(split="test", size=100),
+        "test500": PanelRecipe(split="test", size=500),
+    }
 
     def __init__(self, family: str = "", kinds: Sequence[str] = ()) -> None:
         self.family = family or "questions"
@@ -85,6 +95,9 @@ def grade(task: Task, answer: str | None) -> Grade:
     if task.family == "claims":
         right = float(answer is not None and claim_label(answer) == task.gold[0])
         return Grade(correct=bool(right), reward=right, metrics={"accuracy": right})
-    em = best(exact_match, answer or "", task.gold)
-    overlap = best(f1, answer or "", task.gold)
-    return Grade(correct=bool(em), reward=em, metrics={"em": em, "f1": overlap})
+    metrics = {
+        f"{name}{suffix}": best(metric, answer or "", task.gold, mode)
+        for mode, suffix in MODES.items()
+        for name, metric in (("em", exact_match), ("f1", f1))
+    }
+    return Grade(correct=bool(metrics["em"]), reward=metrics["em"], metrics=metrics)

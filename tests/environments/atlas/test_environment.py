@@ -8,6 +8,8 @@ from pipeline.environments.base import Environment
 from pipeline.errors import RecipeError
 from pipeline.trajectories.schema import Task
 
+METRICS = ("em", "f1", "em_official", "f1_official")
+
 
 def question(*gold):
     return Task(
@@ -44,12 +46,12 @@ def test_it_keeps_the_protocol():
 
 def test_questions_are_graded_by_exact_match_and_overlap():
     task = question("Polish zloty", "PLN")
-    assert grade(task, "the Polish zloty.").metrics == {"em": 1.0, "f1": 1.0}
+    assert grade(task, "the Polish zloty.").metrics == dict.fromkeys(METRICS, 1.0)
     assert grade(task, "pln").correct
     half = grade(task, "zloty")
     assert (half.correct, half.reward) == (False, 0.0)
     assert half.metrics["f1"] == pytest.approx(2 / 3)
-    assert grade(task, None).metrics == {"em": 0.0, "f1": 0.0}
+    assert grade(task, None).metrics == dict.fromkeys(METRICS, 0.0)
     assert not grade(task, "").correct
 
 
