@@ -1,4 +1,4 @@
-"""The command ``staract``: one verb a stage, and a few to look around."""
+"""The command ``staract``: a verb for every stage, and a few to look around."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ import sys
 
 import typer
 
-from pipeline.cli import (
-    doctor,
-    evaluate,
-    export,
-    generate,
-    listing,
-    report,
-    run,
-    select,
-    show,
-    tasks,
-    train,
-)
+from pipeline.cli import doctor, listing, show, tasks
+from pipeline.cli.verbs import add_verbs
 from pipeline.errors import StaractError
+
+INTERRUPTED = 130
+"""The status that typer ends with on Ctrl-C."""
 
 app = typer.Typer(
     name="staract",
@@ -34,13 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("run")(run.run)
-app.command("generate")(generate.generate)
-app.command("select")(select.select)
-app.command("export")(export.export)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(report.report)
+add_verbs(app)
 app.command("show")(show.show)
 app.command("tasks")(tasks.tasks)
 app.command("recipes")(listing.recipes)
@@ -65,9 +51,10 @@ def main() -> None:
     except StaractError as error:
         typer.echo(f"staract: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("staract: interrupted; what is done is kept, the same command goes on.", err=True)
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            typer.echo("staract: interrupted; what is done is kept, the same command goes on.", err=True)
+        raise
     except BrokenPipeError:
         # The reader (head, less) has left; Python would complain once more while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import typer
 
 from pipeline.cli.output import Log
+from pipeline.cli.verbs import STAGES
 from pipeline.environments.base import Environment
 from pipeline.environments.registry import load_environment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import EvaluateRecipe, Recipe
 from pipeline.trajectories.run import Run, open_run
-
-STAGES: Final = ("generate", "select", "export", "train", "evaluate")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The verbs on a small recipe: what each writes, and what each refuses."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -189,12 +191,17 @@ def test_a_full_disk_is_one_sentence(cli, recipe, monkeypatch):
     assert "No space left on device" in cli.err
 
 
-def test_ctrl_c_is_130_and_keeps_what_is_done(cli, recipe, monkeypatch):
+def test_ctrl_c_is_130_keeps_what_is_done_and_goes_on(cli, recipe, tmp_path, monkeypatch):
     from pipeline.rollout import progress
 
-    def interrupt(self, trajectory):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(progress.RunProgress, "advance", interrupt)
-    assert cli("generate", recipe) == 130
+    monkeypatch.setattr(progress.RunProgress, "advance", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    assert cli("generate", recipe, "generate.concurrency=1") == 130
+    assert "what is done is kept" in cli.err
+    path = tmp_path / "trajectories/small/trajectories.jsonl"
+    kept = {t.id for t in TrajectoryStore(path).read()}
+    assert 0 < len(kept) < 12
     monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert cli("generate", recipe, "generate.concurrency=1") == 0
+    assert f"{len(kept)} more were there before" in cli.out
+    assert kept < {t.id for t in TrajectoryStore(path).read()}
