@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -113,12 +116,15 @@ def _write_unpacked(source: Path, folder: Path) -> None:
         "local_files_only": True,
         "trust_remote_code": False,
     }
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(source.parent),
-        quantization_config=GgufConfig(dequantize=True),
-        dtype=torch.bfloat16,
-        **settings,
-    )
+    print(f"unpacking {source.name}, once", file=sys.stderr, flush=True)
+    # The library's own bar takes no switch; it would fill a log.
+    with contextlib.redirect_stderr(io.StringIO()):
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            str(source.parent),
+            quantization_config=GgufConfig(dequantize=True),
+            dtype=torch.bfloat16,
+            **settings,
+        )
     tokenizer: Any = AutoTokenizer.from_pretrained(str(source.parent), **settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -35,6 +35,7 @@ class RunProgress:
         self._bar: Progress | None = None
         self._owed = self._done = self._correct = self._errors = self._tokens = 0
         self._cost = 0.0
+        self._said_done = -1
         self._start = self._said = clock()
 
     def begin(self, owed: int) -> None:
@@ -72,7 +73,7 @@ class RunProgress:
         if self._bar:
             self._bar.stop()
             self._bar = None
-        elif self._owed:
+        elif self._owed and self._said_done != self._done:
             self._say()
 
     def line(self) -> str:
@@ -95,7 +96,7 @@ class RunProgress:
         return ", ".join(parts)
 
     def _say(self) -> None:
-        self._said = self._clock()
+        self._said, self._said_done = self._clock(), self._done
         self._console.print(Text(f"{self._title}: {self.line()}"), soft_wrap=True)
 
 
