@@ -11,7 +11,6 @@ from pipeline.errors import TrainingError
 from pipeline.evaluation.play import entrants, play_panel
 from pipeline.evaluation.report import terminal_table, write_report
 from pipeline.evaluation.rows import Group
-from pipeline.rollout.engine import Progress
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.store import TrajectoryStore
@@ -41,27 +40,21 @@ def train(job: Job) -> None:
 
 def evaluate(job: Job) -> None:
     """Play the held-out panel with every entry, then write the report."""
-    panel, groups = _play(job, RunProgress)
-    _write(job, panel, groups)
+    _write(job, *_play(job))
 
 
 def report(job: Job) -> None:
     """Write the report again; episodes that are missing are played."""
     job.needs(job.run.evaluation / "trajectories.jsonl", "evaluate")
-    panel, groups = _play(job, RunProgress)
-    _write(job, panel, groups)
+    evaluate(job)
 
 
-def _play(job: Job, progress: type[RunProgress]) -> tuple[Panel, list[Group]]:
+def _play(job: Job) -> tuple[Panel, list[Group]]:
     environment = job.environment()
     panel = recipe_panel(environment, job.evaluation().panel)
     players = entrants(job.recipe, job.checkpoints)
     save_panel(job.run.evaluation / "panel.json", panel)
     job.log.say(f"evaluate: {len(players)} entries × {len(panel)} held-out tasks")
-
-    def watch(title: str) -> Progress:
-        return progress(title)
-
     with TrajectoryStore(job.run.evaluation / "trajectories.jsonl") as store:
         playing = play_panel(
             environment,
@@ -70,7 +63,7 @@ def _play(job: Job, progress: type[RunProgress]) -> tuple[Panel, list[Group]]:
             store,
             concurrency=job.evaluation().concurrency,
             run_seed=job.recipe.seed,
-            progress=watch,
+            progress=RunProgress,
         )
         return panel, asyncio.run(playing)
 
