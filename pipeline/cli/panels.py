@@ -4,18 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from pipeline.environments.base import Environment
 from pipeline.errors import RecipeError
 from pipeline.methods.prompts import exemplar_tasks
 from pipeline.recipe.models import PanelRecipe, Recipe
-from pipeline.trajectories.panels import Panel, check_disjoint, draw_panel, load_panel
-from pipeline.trajectories.schema import Task
+from pipeline.trajectories.files import read_json
+from pipeline.trajectories.panels import Panel, check_disjoint, draw_panel, load_panel, named_panel
+from pipeline.trajectories.schema import Split, Task
 
 
 def recipe_panel(environment: Environment, wanted: PanelRecipe) -> Panel:
-    """The panel that a recipe asks for; tasks that serve as exemplars are never in it."""
-    return draw_panel(environment.tasks(wanted.split), wanted, exclude=exemplar_tasks(environment))
+    """The panel that a recipe asks for; tasks that serve as exemplars are never drawn.
+
+    Raises:
+        RecipeError: there is no such panel, or not so many tasks.
+        StoreError: a panel's file cannot be read, or belongs to other data.
+    """
+    if wanted.file is not None:
+        return _from_file(environment, Path(wanted.file), wanted.split)
+    if wanted.name is not None:
+        wanted = _named(environment, wanted.name)
+    return _drawn(environment, wanted)
+
+
+def _drawn(environment: Environment, wanted: PanelRecipe) -> Panel:
+    tasks = environment.tasks(wanted.split) if wanted.split else ()
+    return draw_panel(tasks, wanted, exclude=exemplar_tasks(environment))
+
+
+def _named(environment: Environment, name: str) -> PanelRecipe:
+    named: dict[str, PanelRecipe] = getattr(environment, "panels", {})
+    if name not in named:
+        known = ", ".join(sorted(named)) or "none"
+        raise RecipeError(f"Panel {name!r} is neither a file nor a panel of {environment.name} ({known}).")
+    return named[name]
+
+
+def _from_file(environment: Environment, path: Path, split: Split | None) -> Panel:
+    """A panel that was saved, or a JSON list of ids."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        panel = load_panel(path)
+        return panel.attach(environment.tasks(panel.split))
+    ids = cast("list[object]", content)
+    if split is None or not all(isinstance(name, str) for name in ids):
+        raise RecipeError(f"{path}: a list of task ids is a JSON list of strings, and panel.split says whose")
+    return named_panel(split, environment.tasks(split), cast("list[str]", ids), str(path))
 
 
 def training_panel(recipe: Recipe, environment: Environment) -> Panel:
@@ -34,12 +70,5 @@ def training_panel(recipe: Recipe, environment: Environment) -> Panel:
 
 def panel_tasks(environment: Environment, name: str) -> Iterator[Task]:
     """The tasks of a panel that the environment names, or of a panel file."""
-    named: dict[str, PanelRecipe] = getattr(environment, "panels", {})
-    if name in named:
-        yield from recipe_panel(environment, named[name]).tasks
-    elif Path(name).is_file():
-        panel = load_panel(Path(name))
-        yield from panel.attach(environment.tasks(panel.split)).tasks
-    else:
-        known = ", ".join(sorted(named)) or "none"
-        raise RecipeError(f"Panel {name!r} is neither a file nor a panel of {environment.name} ({known}).")
+    wanted = PanelRecipe(file=name) if Path(name).is_file() else PanelRecipe(name=name)
+    yield from recipe_panel(environment, wanted).tasks

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from pipeline.rendering.base import ToolSpec
 from pipeline.trajectories.schema import Grade, Split, Step, Task
+
+__all__ = ["Environment", "Episode", "Observation", "ToolSpec"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,6 @@ class Episode(Protocol):
     def close(self) -> None:
         """Free whatever the episode holds."""
         ...
-
-
-@dataclass(frozen=True)
-class ToolSpec:
-    """One action as shown to a model: its name, its argument's meaning, and what it does."""
-
-    name: str
-    argument: str
-    description: str
 
 
 @runtime_checkable

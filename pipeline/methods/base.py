@@ -22,6 +22,8 @@ class Proposal:
     stop_reason: StopReason = "stop"
     flags: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    votes: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
 
 
 class Agent(Protocol):
@@ -47,7 +49,8 @@ class Seat:
 class Method(Protocol):
     """A way to drive episodes. Holds no state of any episode.
 
-    ``single_step`` methods answer at once (standard, cot): one step, which finishes.
+    ``single_step`` methods answer at once (standard, cot): one step, which finishes. An optional
+    attribute ``sampling`` replaces the recipe's temperature, top_p and max_tokens.
     """
 
     name: str

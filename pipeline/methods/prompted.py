@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, cast
 
 from pipeline.environments.base import Environment
@@ -49,7 +49,8 @@ class Prompted:
             RecipeError: the environment has fewer exemplars than the recipe's ``shots``.
             FormatError: its exemplar file cannot be read.
         """
-        return spec_for(environment, self.style, self.recipe.shots)
+        spec = spec_for(environment, self.style, self.recipe.shots)
+        return replace(spec, tools=environment.tools) if self.renderer.name == "tools" else spec
 
 
 async def ask(seat: Seat, prompt: Prompt, number: int, call: int = 0) -> Completion:
@@ -107,4 +108,7 @@ def _plain(spec: PromptSpec) -> dict[str, Any]:
     plain = asdict(spec)
     for written, exemplar in zip(plain["exemplars"], spec.exemplars, strict=True):
         written["steps"] = [[step.thought, step.action, step.observation] for step in exemplar.steps]
+    if not spec.tools:
+        # What is not shown is no part of what is hashed.
+        del plain["tools"]
     return plain

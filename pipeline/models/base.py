@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pipeline.rendering.base import Prompt
-from pipeline.trajectories.schema import StopReason, Usage
+from pipeline.trajectories.schema import StopReason, Usage, digest
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,11 @@ class Completion:
 
 
 class Model(Protocol):
-    """A model behind an address. Safe to call from many coroutines of one event loop."""
+    """A model behind an address. Safe to call from many coroutines of one event loop.
+
+    An optional method ``sample(request, count)`` answers like the function ``sample`` below, for
+    models that can draw several completions of one prompt more cheaply than by asking again.
+    """
 
     address: str
 
@@ -68,3 +74,21 @@ class Model(Protocol):
     async def close(self) -> None:
         """Free memory, connections and threads."""
         ...
+
+
+async def sample(model: Model, request: Request, count: int) -> list[Completion]:
+    """Several completions of one prompt, in a fixed order, each with a seed of its own.
+
+    Args:
+        model: whom to ask.
+        request: the prompt; its seed decides the seeds of all.
+        count: how many.
+
+    Raises:
+        ModelError: as ``Model.generate``; none is kept then.
+    """
+    own: Callable[[Request, int], Awaitable[list[Completion]]] | None = getattr(model, "sample", None)
+    if own is not None:
+        return await own(request, count)
+    seeds = [int(digest([request.seed, number]), 16) >> 1 for number in range(count)]
+    return list(await asyncio.gather(*(model.generate(replace(request, seed=seed)) for seed in seeds)))

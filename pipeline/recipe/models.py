@@ -43,17 +43,29 @@ class ModelRecipe(Section):
     """For ``openai:`` addresses."""
     api_key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key; the key itself never stands in a recipe."""
+    stream: bool = False
+    """Let a server send the answer piece by piece, so that long answers outlive gateways that cut silence."""
     max_retries: int = Field(default=5, ge=0)
     timeout: float = Field(default=120.0, gt=0)
     price_per_million: tuple[float, float] = (0.0, 0.0)
     """Cost of a million prompt tokens and of a million completion tokens."""
 
 
+class VoteRecipe(Section):
+    """The vote of CoT-SC: many sampled chains of thought, the commonest answer (ReAct paper, section 3.2)."""
+
+    samples: int = Field(default=21, ge=1)
+    temperature: float = Field(default=0.7, gt=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=100, ge=1)
+    """Completion tokens a sample."""
+
+
 class MethodRecipe(Section):
     """How episodes are driven."""
 
     name: str
-    renderer: Literal["text", "chat"] = "text"
+    renderer: Literal["text", "chat", "tools"] = "text"
     shots: int | None = Field(default=None, ge=0)
     """Exemplars in the prompt: all by default, 0 for a fine-tuned model."""
     max_steps: int | None = Field(default=None, ge=1)
@@ -67,14 +79,36 @@ class MethodRecipe(Section):
     top_p: float = Field(default=1.0, gt=0, le=1)
     format_errors: int = Field(default=2, ge=0)
     """Unreadable steps that an episode may have; one more ends it as ``format_error``."""
+    vote: VoteRecipe = VoteRecipe()
+    """For ``cot_sc`` and the two hybrids."""
 
 
 class PanelRecipe(Section):
-    """A panel: tasks of one split, drawn by a seed, the same for ever."""
+    """A panel: tasks of one split, drawn by a seed, the same for ever.
 
-    split: Literal["train", "dev", "test"]
+    Instead of being drawn, it can be one that the environment names (``react500``) or a file of one's own.
+    """
+
+    split: Literal["train", "dev", "test"] | None = None
     size: int | None = Field(default=None, ge=1)
     seed: int = 0
+    draw: Literal["hashed", "shuffled"] = "hashed"
+    """``hashed`` ranks tasks by a hash of their content, kinds in turn, whatever their order in the file.
+    ``shuffled`` is what published samples do: positions in the file, shuffled by ``random.Random(seed)``."""
+    among: int | None = Field(default=None, ge=1)
+    """For ``shuffled``: only the first so many positions are shuffled."""
+    name: str | None = None
+    """A panel that the environment names."""
+    file: str | None = None
+    """A saved panel, or a JSON list of task ids (then of ``split``)."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PanelRecipe:
+        if not (self.split or self.name or self.file):
+            raise ValueError("a panel needs a split to draw from, the name of a panel, or a file")
+        if self.name and self.file:
+            raise ValueError("a panel has a name or a file, not both")
+        return self
 
 
 class GenerateRecipe(Section):
@@ -85,6 +119,15 @@ class GenerateRecipe(Section):
     method: MethodRecipe = MethodRecipe(name="react")
     panel: PanelRecipe = PanelRecipe(split="train")
     samples: int = Field(default=1, ge=1)
+    """Episodes a task at most."""
+    until: int | None = Field(default=None, ge=1)
+    """Stop when so many trajectories are correct; None plays the whole panel."""
+    per_task: int = Field(default=1, ge=1)
+    """With ``until``: correct trajectories after which a task is not sampled again."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """Stop before the run's cost, by the model's prices, exceeds this."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Stop before the run's prompt and completion tokens exceed this."""
     concurrency: int = Field(default=16, ge=1)
 
 
@@ -102,7 +145,7 @@ class SelectRecipe(Section):
 class ExportRecipe(Section):
     """The dataset to write."""
 
-    format: Literal["messages", "text", "sharegpt"] = "messages"
+    format: Literal["messages", "text", "sharegpt", "tools"] = "messages"
     styles: list[Literal["standard", "cot", "act", "react"]] = Field(default=["react"], min_length=1)
     """Each style becomes one subset, made from the same trajectories."""
     dev_fraction: float = Field(default=0.0, ge=0, lt=0.5)
@@ -175,6 +218,8 @@ class Recipe(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
+    data: str = ""
+    """A path, for the rest of the recipe to refer to as ``${data}``."""
     seed: int = 0
     environment: EnvironmentRecipe
     models: dict[str, ModelRecipe] = Field(default_factory=dict)

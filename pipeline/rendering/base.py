@@ -13,7 +13,25 @@ from typing import Literal, Protocol
 
 from pipeline.trajectories.schema import Step, Task
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One action as shown to a model: its name, its argument's meaning, and what it does."""
+
+    name: str
+    argument: str
+    description: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool in an assistant message. ``id`` joins it with the tool message that answers it."""
+
+    name: str
+    arguments: dict[str, str]
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,11 +51,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message. ``shared`` as in ``Segment``; assistant messages after it are labels."""
+    """One chat message. ``shared`` as in ``Segment``; assistant messages after it are labels.
+
+    ``calls`` are an assistant's tool calls (its content is then the thought). ``answers`` is, in a
+    tool message, the id of the call that the content answers.
+    """
 
     role: Role
     content: str
     shared: bool = False
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,10 +78,11 @@ class TextPrompt:
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """A conversation, to be continued by one assistant message."""
+    """A conversation, to be continued by one assistant message, which may call one of ``tools``."""
 
     messages: tuple[Message, ...]
     stop: tuple[str, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
 
 
 Prompt = TextPrompt | ChatPrompt
@@ -83,6 +108,8 @@ class PromptSpec:
     label: str
     instruction: str
     exemplars: tuple[Exemplar, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    """The environment's actions, where the renderer offers them as tools; else empty."""
 
 
 @dataclass(frozen=True)

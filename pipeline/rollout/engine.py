@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Protocol
 
 from pipeline.environments.base import Environment
@@ -66,17 +66,16 @@ class Plan:
 
     @property
     def sampling(self) -> Sampling:
-        """How the model chooses tokens."""
-        return Sampling(self.recipe.temperature, self.recipe.top_p, self.recipe.max_tokens)
+        """How the model chooses tokens: the recipe's word, unless the method has its own."""
+        own: Sampling | None = getattr(self.method, "sampling", None)
+        return own or Sampling(self.recipe.temperature, self.recipe.top_p, self.recipe.max_tokens)
 
     def settings(self) -> dict[str, Any]:
         """All that makes an episode what it is beside its task, method, model and sample."""
         return {
             **self.method.settings(self.environment),
             **self.limits.settings(),
-            "max_tokens": self.recipe.max_tokens,
-            "temperature": self.recipe.temperature,
-            "top_p": self.recipe.top_p,
+            **asdict(self.sampling),
             "environment_version": self.environment.version,
             **self.extra,
         }

@@ -7,10 +7,11 @@ tasks at hand.
 
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -103,26 +104,27 @@ class Panel:
 
 
 def draw_panel(tasks: Iterable[Task], recipe: PanelRecipe, exclude: Iterable[str] = ()) -> Panel:
-    """Draw a panel: kinds of task in turn, each kind in an order decided by the seed alone.
+    """Draw a panel, in the way that the recipe says.
 
-    The order in which ``tasks`` come does not matter, and a smaller panel is the beginning of a
-    larger one with the same seed.
+    ``hashed``: kinds of task in turn, each kind in an order decided by the seed alone. The order in
+    which ``tasks`` come does not matter. ``shuffled``: in the order of a published sample. In both, a
+    smaller panel is the beginning of a larger one with the same seed.
 
     Args:
         tasks: candidates; those of other splits are passed over.
-        recipe: split, size and seed.
+        recipe: split, size, seed and way.
         exclude: ids or instructions of tasks that may not be drawn (exemplars).
 
     Raises:
-        RecipeError: there are fewer tasks than asked for.
+        RecipeError: there are fewer tasks than asked for, or no split is named.
     """
+    if recipe.split is None:
+        raise RecipeError("a panel that is drawn needs a split: train, dev or test")
     banned = set(exclude)
     banned |= {normal_text(value) for value in banned}
-    ranked = sorted(
-        (task for task in tasks if task.split == recipe.split and not _is_banned(task, banned)),
-        key=lambda task: (digest([recipe.seed, task.id, task.content_hash]), task.id),
-    )
-    drawn = list(_in_turn({task.id: task for task in ranked}.values()))
+    known = list({task.id: task for task in tasks if task.split == recipe.split}.values())
+    order = _shuffled(known, recipe) if recipe.draw == "shuffled" else _hashed(known, recipe)
+    drawn = [task for task in order if not _is_banned(task, banned)]
     if recipe.size is not None and len(drawn) < recipe.size:
         raise RecipeError(
             f"the panel asks for {recipe.size} tasks of split {recipe.split!r}, but there are only"
@@ -173,6 +175,46 @@ def load_panel(path: Path) -> Panel:
     if panel.digest != content.digest:
         raise StoreError(f"{path} was changed by hand: its tasks do not give its digest {content.digest!r}")
     return panel
+
+
+def _hashed(tasks: list[Task], recipe: PanelRecipe) -> Iterator[Task]:
+    ranked = sorted(tasks, key=lambda task: (digest([recipe.seed, task.id, task.content_hash]), task.id))
+    return _in_turn(ranked)
+
+
+def _shuffled(tasks: list[Task], recipe: PanelRecipe) -> Iterator[Task]:
+    """Positions shuffled by the standard generator, as published samples were drawn."""
+    positions = list(range(recipe.among or len(tasks)))
+    if len(tasks) < len(positions):
+        raise RecipeError(
+            f"the panel shuffles the first {len(positions)} tasks of split {recipe.split!r}, but the data"
+            f" has only {len(tasks)}: it needs the complete file, in its published order"
+        )
+    random.Random(recipe.seed).shuffle(positions)
+    return (tasks[position] for position in positions)
+
+
+def named_panel(split: Split, tasks: Iterable[Task], ids: Sequence[str], where: str) -> Panel:
+    """The panel of a list of ids, in its order.
+
+    Args:
+        split: whose tasks they are.
+        tasks: all tasks of the split.
+        ids: which ones.
+        where: what to call the list in an error.
+
+    Raises:
+        RecipeError: an id is not a task of the split, or stands there twice.
+    """
+    known = {task.id: task for task in tasks}
+    missing = next((name for name in ids if name not in known), None)
+    if missing is not None:
+        raise RecipeError(f"{where}: {missing!r} is not the id of a task of split {split!r}")
+    twice = next((name for name, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise RecipeError(f"{where}: task {twice!r} is listed more than once")
+    chosen = tuple(known[name] for name in ids)
+    return Panel(split, 0, tuple(PanelEntry.of(task) for task in chosen), chosen)
 
 
 def _is_banned(task: Task, banned: set[str]) -> bool:
