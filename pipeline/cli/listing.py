@@ -38,10 +38,11 @@ def environments() -> None:
 
 def methods() -> None:
     """List the methods."""
-    from pipeline.methods.registry import load_method, method_names
+    from pipeline.methods.registry import load_hybrid, load_method, method_names
     from pipeline.recipe.models import MethodRecipe
 
     for name in method_names():
-        method = load_method(MethodRecipe(name=name))
+        recipe = MethodRecipe(name=name)
+        method = load_hybrid(recipe) or load_method(recipe)
         summary = (type(method).__doc__ or "").strip().splitlines()
-        typer.echo(f"{name:12s} {summary[0] if summary else ''}")
+        typer.echo(f"{name:20s} {summary[0] if summary else ''}")

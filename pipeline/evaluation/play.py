@@ -12,15 +12,17 @@ from pipeline.environments.base import Environment
 from pipeline.errors import ModelError, RecipeError
 from pipeline.evaluation.rows import Group, RowKind
 from pipeline.methods.base import Method
-from pipeline.methods.registry import load_method
+from pipeline.methods.hybrids import Hybrid
+from pipeline.methods.registry import load_hybrid, load_method
 from pipeline.models.addresses import read_stamp
 from pipeline.models.base import Model
 from pipeline.models.registry import load_model
-from pipeline.recipe.models import EntryRecipe, ModelRecipe, Recipe
+from pipeline.recipe.models import EntryRecipe, MethodRecipe, ModelRecipe, Recipe
 from pipeline.rendering.digest import spec_digest
-from pipeline.rollout.engine import Plan, Progress, run_episodes
+from pipeline.rollout.engine import Progress, run_episodes
+from pipeline.rollout.hybrid import Host, joined, play_parts
 from pipeline.trajectories.panels import Panel
-from pipeline.trajectories.schema import digest
+from pipeline.trajectories.schema import Trajectory, digest
 from pipeline.trajectories.store import TrajectoryStore
 
 STUDENT: Final = "student"
@@ -62,7 +64,7 @@ def _entrant(recipe: Recipe, entry: EntryRecipe, folder: Path) -> Entrant:
     if recipe.train is None:
         raise RecipeError(f"Recipe {recipe.name!r} evaluates a student but has no train section.")
     base = recipe.models[recipe.train.model]
-    student = folder / entry.method.name
+    student = folder / _style(entry.method)
     trained = read_stamp(student)
     if not trained:
         raise ModelError(f"{student}: there is no trained student here; run `staract train` first.")
@@ -70,15 +72,26 @@ def _entrant(recipe: Recipe, entry: EntryRecipe, folder: Path) -> Entrant:
     return Entrant(entry, found, trained, base=recipe.train.model)
 
 
-def check_prompt(entrant: Entrant, method: Method, environment: Environment) -> None:
+def _style(recipe: MethodRecipe) -> str:
+    """The style of rows that trains a student for a method: its own name, or what it is a variant of."""
+    return "cot" if recipe.name == "cot_sc" else recipe.name
+
+
+def check_prompt(entrant: Entrant, method: Method, environment: Environment, asked: MethodRecipe) -> None:
     """Make sure that a fine-tuned model is asked as it was trained.
+
+    Args:
+        entrant: the entry and its model.
+        method: what asks it.
+        environment: where.
+        asked: the method's recipe; for a hybrid's part, the part's.
 
     Raises:
         ModelError: another renderer, style or prompt than the checkpoint records.
     """
     served = {
-        "renderer": entrant.entry.method.renderer,
-        "style": entrant.entry.method.name,
+        "renderer": asked.renderer,
+        "style": _style(asked),
         "spec_digest": spec_digest(method.spec(environment)),
     }
     for key, value in served.items():
@@ -132,13 +145,25 @@ class _Table:
 
     async def seat(self, player: Entrant, model: Model) -> Group:
         """Play one entry's episodes that the store lacks; all of them, grouped."""
-        method = load_method(player.entry.method)
-        check_prompt(player, method, self.environment)
+        recipe = player.entry.method
+        hybrid = load_hybrid(recipe)
+        for part in [hybrid.first, hybrid.second] if hybrid else [recipe]:
+            check_prompt(player, load_method(part), self.environment, part)
         # The same folder may hold another training's weights tomorrow.
         extra = {"checkpoint": digest(player.trained)} if player.trained else {}
-        plan = Plan(self.environment, method, player.entry.method, model, run_seed=self.run_seed, extra=extra)
-        tasks, name = self.panel.tasks, f"{method.name} × {player.entry.model}"
-        watch = self.progress(name) if self.progress else None
+        host = Host(self.environment, model, self.run_seed, extra)
+        found = await (self.join(hybrid, host) if hybrid else self.play(host, recipe, player.entry.model))
+        return Group(recipe.name, player.entry.model, player.kind, found, base=player.base)
+
+    async def play(self, host: Host, recipe: MethodRecipe, label: str) -> list[Trajectory]:
+        plan, tasks = host.plan(recipe), self.panel.tasks
+        watch = self.progress(f"{recipe.name} × {label}") if self.progress else None
         await run_episodes(plan, tasks, self.store, concurrency=self.concurrency, progress=watch)
-        found = list(self.store.read(plan.identities(tasks)))
-        return Group(method.name, player.entry.model, player.kind, found, base=player.base)
+        return list(self.store.read(plan.identities(tasks)))
+
+    async def join(self, hybrid: Hybrid, host: Host) -> list[Trajectory]:
+        tasks = self.panel.tasks
+        await play_parts(
+            hybrid, host, tasks, self.store, concurrency=self.concurrency, progress=self.progress
+        )
+        return list(joined(hybrid, host, tasks, self.store))

@@ -54,9 +54,14 @@ class Prompted:
 
 
 async def ask(seat: Seat, prompt: Prompt, number: int, call: int = 0) -> Completion:
-    """One call of the seat's model for step ``number``; the seed depends on nothing but the episode."""
-    seed = int(digest([seat.seed, number, call]), 16) >> 1
+    """One call of the seat's model for step ``number``."""
+    seed = step_seed(seat.seed, number, call)
     return await seat.model.generate(Request(prompt, seat.sampling, seat.session, seed))
+
+
+def step_seed(episode: int, number: int, call: int = 0) -> int:
+    """The seed of a call; it depends on nothing but the episode's seed and the call's place in it."""
+    return int(digest([episode, number, call]), 16) >> 1
 
 
 def proposal(parsed: Parsed, completion: Completion) -> Proposal:

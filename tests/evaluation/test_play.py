@@ -69,7 +69,7 @@ def entrant(method: MethodRecipe, **stamp: str) -> Entrant:
 
 def test_a_student_asked_as_it_was_trained_passes():
     asked = MethodRecipe(name="react", shots=0)
-    check_prompt(entrant(asked), load_method(asked), ATLAS)
+    check_prompt(entrant(asked), load_method(asked), ATLAS, asked)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_student_asked_as_it_was_trained_passes():
 )
 def test_a_student_asked_otherwise_is_refused(asked, stamp, key):
     with pytest.raises(ModelError, match=f"trained with {key} "):
-        check_prompt(entrant(asked, **stamp), load_method(asked), ATLAS)
+        check_prompt(entrant(asked, **stamp), load_method(asked), ATLAS, asked)
 
 
 def test_a_model_that_is_only_prompted_may_be_asked_in_any_way():
     asked = MethodRecipe(name="act")
     player = Entrant(EntryRecipe(model="m", method=asked), ModelRecipe(address="m"), {}, "")
-    check_prompt(player, load_method(asked), ATLAS)
+    check_prompt(player, load_method(asked), ATLAS, asked)
