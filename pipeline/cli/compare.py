@@ -11,6 +11,7 @@ from pipeline.errors import TrainingError
 from pipeline.evaluation.play import entrants, play_panel
 from pipeline.evaluation.report import terminal_table, write_report
 from pipeline.evaluation.rows import Group
+from pipeline.recipe.models import TrainRecipe
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.store import TrajectoryStore
@@ -23,11 +24,13 @@ def train(job: Job) -> None:
     """Fine-tune one student a style, in a child process of accelerate launch."""
     from pipeline.training.launch import train as launch
 
-    job.needs(job.run.dataset / "export.json", "export")
+    recipe = job.recipe.train or TrainRecipe()
+    dataset = job.run.folder.with_name(recipe.run or job.recipe.name) / "dataset"
+    job.needs(dataset / "export.json", "export")
     status = launch(
         job.path,
         job.overrides,
-        accelerate=job.recipe.train.accelerate if job.recipe.train else None,
+        accelerate=recipe.accelerate,
         run_root=job.run.folder.parent,
         checkpoint_root=job.checkpoints,
     )

@@ -25,13 +25,13 @@ def recipes(
 
 
 def environments() -> None:
-    """List the environments, each with its actions."""
-    from pipeline.environments.registry import environment_names, load_environment
-    from pipeline.recipe.models import EnvironmentRecipe
+    """List the environments, each with its panels and actions."""
+    from pipeline.environments.registry import environment_class, environment_names
 
     for name in environment_names():
-        environment = load_environment(EnvironmentRecipe(name=name))
-        typer.echo(f"{name} (version {environment.version}, at most {environment.max_steps} steps)")
+        environment = environment_class(name)
+        typer.echo(f"{name}: {_summary(environment)}")
+        typer.echo(f"    panels: {', '.join(getattr(environment, 'panels', {})) or 'none named'}")
         for tool in environment.tools:
             typer.echo(f"    {tool.name}[{tool.argument}]  {tool.description}")
 
@@ -44,5 +44,9 @@ def methods() -> None:
     for name in method_names():
         recipe = MethodRecipe(name=name)
         method = load_hybrid(recipe) or load_method(recipe)
-        summary = (type(method).__doc__ or "").strip().splitlines()
-        typer.echo(f"{name:20s} {summary[0] if summary else ''}")
+        typer.echo(f"{name:20s} {_summary(type(method))}")
+
+
+def _summary(described: type) -> str:
+    """The first line of a class's docstring."""
+    return next(iter((described.__doc__ or "").strip().splitlines()), "")

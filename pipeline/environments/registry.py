@@ -23,6 +23,25 @@ def environment_names() -> list[str]:
     return sorted(_entries())
 
 
+def environment_class(name: str) -> Any:
+    """The class of an environment, to look at without its data.
+
+    Raises:
+        RecipeError: no environment has that name.
+        EnvironmentFault: its code cannot be imported, usually for want of a package.
+    """
+    entry = _entries().get(name)
+    if entry is None:
+        known = ", ".join(environment_names()) or "none is installed"
+        raise RecipeError(f"environment.name: {name!r} is not an environment; known are: {known}")
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentFault(
+            f"environment {name!r} cannot be loaded ({error}); staract doctor says what to install"
+        ) from error
+
+
 def load_environment(recipe: EnvironmentRecipe) -> Environment:
     """The environment that a recipe names.
 
@@ -30,16 +49,7 @@ def load_environment(recipe: EnvironmentRecipe) -> Environment:
         RecipeError: no environment has that name, or it does not know one of the options.
         EnvironmentFault: its code cannot be imported, usually for want of a package.
     """
-    entry = _entries().get(recipe.name)
-    if entry is None:
-        known = ", ".join(environment_names()) or "none is installed"
-        raise RecipeError(f"environment.name: {recipe.name!r} is not an environment; known are: {known}")
-    try:
-        factory: Any = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise EnvironmentFault(
-            f"environment {recipe.name!r} cannot be loaded ({error}); staract doctor says what to install"
-        ) from error
+    factory = environment_class(recipe.name)
     _check_options(recipe, factory)
     return factory(family=recipe.family, kinds=list(recipe.kinds), **recipe.options)
 

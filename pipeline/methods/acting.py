@@ -40,6 +40,16 @@ class ReAct(Acting):
     style: ClassVar[str] = "react"
 
 
+class ReActIM(Acting):
+    """A thought before every action, about the goal and the open part of it alone (inner monologue).
+
+    Source: Huang et al. 2022; as the ablation ReAct-IM in Yao et al. 2023 (ReAct), section 4.
+    """
+
+    name = "react_im"
+    style: ClassVar[str] = "react_im"
+
+
 class ActingAgent:
     """Asks the model for a turn, and in raw text once more when it forgot to act."""
 

@@ -21,10 +21,16 @@ from pipeline.rendering.base import Exemplar, PromptSpec
 from pipeline.rendering.parse import finish
 from pipeline.trajectories.schema import Step
 
-Style = Literal["standard", "cot", "act", "react"]
+Style = Literal["standard", "cot", "act", "react", "react_im"]
 Shape = Literal["answer", "reason", "act", "react"]
 
-_SHAPES: dict[str, Shape] = {"standard": "answer", "cot": "reason", "act": "act", "react": "react"}
+_SHAPES: dict[str, Shape] = {
+    "standard": "answer",
+    "cot": "reason",
+    "act": "act",
+    "react": "react",
+    "react_im": "react",
+}
 _ZERO_SHOT: dict[str, str] = {
     "standard": "Answer as briefly as you can.",
     "cot": "Reason step by step, then answer as briefly as you can.",
@@ -39,9 +45,14 @@ class _Strict(BaseModel):
 
 
 class WorkedStep(_Strict):
-    """One step of a worked example; the last one's observation may be left out."""
+    """One step of a worked example; the last one's observation may be left out.
+
+    ``inner`` is the step's inner monologue, for the style react_im: the goal and the part of it that
+    is open now, nothing about what was found or what follows from it.
+    """
 
     thought: str
+    inner: str = ""
     action: str
     observation: str = ""
 
@@ -70,8 +81,8 @@ def spec_for(environment: Environment, style: str, shots: int | None = None) -> 
 
     Args:
         environment: whose instruction and exemplars.
-        style: ``standard``, ``cot``, ``act`` or ``react``; all but react are the react exemplars
-            with parts removed.
+        style: ``standard``, ``cot``, ``act``, ``react`` or ``react_im``; all but the last two are the
+            react exemplars with parts removed.
         shots: how many exemplars; None takes all there are.
 
     Raises:
@@ -87,11 +98,12 @@ def spec_for(environment: Environment, style: str, shots: int | None = None) -> 
             f"shots: {shots} exemplars are asked for, but {_called(environment)} has {len(examples)}; "
             "lower method.shots"
         )
-    instruction = library.instructions.get(cast(Style, style)) if library else None
+    asked = cast(Style, "react" if style == "react_im" else style)
+    instruction = library.instructions.get(asked) if library else None
     return PromptSpec(
         style=_SHAPES[style],
         label=library.label if library else environment.label,
-        instruction=_described(environment, style) if instruction is None else instruction.strip(),
+        instruction=_described(environment, asked) if instruction is None else instruction.strip(),
         exemplars=tuple(_derived(example, style, environment) for example in examples[:shots]),
     )
 
@@ -156,13 +168,21 @@ def _derived(example: WorkedExample, style: str, environment: Environment) -> Ex
     else:
         steps = tuple(
             Step(
-                thought=step.thought if style == "react" else "",
+                thought=_thought(step, style, environment),
                 action=step.action,
                 observation=step.observation,
             )
             for step in example.steps
         )
     return Exemplar(instruction=example.instruction, steps=steps, answer=example.answer)
+
+
+def _thought(step: WorkedStep, style: str, environment: Environment) -> str:
+    if style == "react_im" and not step.inner.strip():
+        raise FormatError(
+            f"the exemplars of {_called(environment)} have no inner monologue; add it to each step"
+        )
+    return {"react": step.thought, "react_im": step.inner}.get(style, "")
 
 
 def _described(environment: Environment, style: str) -> str:

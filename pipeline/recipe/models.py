@@ -167,6 +167,10 @@ class TrainRecipe(Section):
 
     model: str = "base"
     """A key of ``models``: the model to start from."""
+    run: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Train on the dataset that another run exported (its recipe's name); by default this run's."""
+    styles: list[Literal["standard", "cot", "act", "react"]] | None = Field(default=None, min_length=1)
+    """Which of the dataset's styles to train, one student each; by default all that were exported."""
     lora: LoraRecipe | None = None
     """None fine-tunes every weight."""
     epochs: float = Field(default=1.0, gt=0)

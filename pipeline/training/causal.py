@@ -136,24 +136,22 @@ def train_style(job: Job) -> bool:
 
 
 def _jobs(recipe: Recipe, runs: Path, checkpoints: Path, only: str | None) -> list[Job]:
-    if recipe.train is None or recipe.export is None:
-        raise RecipeError(
-            f"recipe {recipe.name!r} lacks a train or an export section: there is nothing to train"
-        )
+    if recipe.train is None:
+        raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to train")
     if recipe.train.model not in recipe.models:
         raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
     if recipe.train.tracker != "none" and importlib.util.find_spec(recipe.train.tracker) is None:
         raise TrainingError(
             f"tracker {recipe.train.tracker!r} is not installed; run: pip install 'staract[tracking]'"
         )
-    if only is not None and only not in recipe.export.styles:
-        raise RecipeError(f"style {only!r} is not one of export.styles ({', '.join(recipe.export.styles)})")
-    dataset = runs / recipe.name / "dataset"
+    dataset = runs / (recipe.train.run or recipe.name) / "dataset"
     export = read_export(dataset)
-    styles = [only] if only else list(recipe.export.styles)
+    exported = recipe.export.styles if recipe.export and not recipe.train.run else export.styles
+    styles = [only] if only else list(recipe.train.styles or exported)
     for style in styles:
         if style not in export.styles:
-            raise TrainingError(f"{dataset} holds no style {style!r}; export the dataset again")
+            known = ", ".join(export.styles)
+            raise TrainingError(f"{dataset} holds no style {style!r} (only {known}); export it as well")
     root = checkpoints / recipe.name
     return [Job(recipe, recipe.train, export, style, dataset, root / style) for style in styles]
 

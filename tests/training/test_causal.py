@@ -268,7 +268,7 @@ def test_the_turns_stop_is_among_the_students_stops(tmp_path: Path, base: Path) 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--style", "cot"], "style 'cot' is not one of export.styles"),
+        (["--style", "cot"], "holds no style 'cot' (only react)"),
         (["export.styles=[react,cot]"], "holds no style 'cot'"),
         (["name=other"], "run `staract export`"),
         (["train.tracker=nowhere"], "'train.tracker' is 'nowhere'"),

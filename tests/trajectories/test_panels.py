@@ -15,6 +15,7 @@ from pipeline.trajectories.panels import (
     check_disjoint,
     draw_panel,
     load_panel,
+    named_panel,
     normal_text,
     save_panel,
 )
@@ -116,3 +117,51 @@ def test_a_panel_changed_by_hand_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(StoreError, match="changed by hand"):
         load_panel(path)
+
+
+def numbered(count: int, split: str = "dev") -> list[Task]:
+    return [
+        Task(id=f"q{n}", environment="e", split=split, kind=str(n % 3), instruction=f"question {n}")
+        for n in range(count)
+    ]
+
+
+def test_a_shuffled_panel_is_the_published_sample():
+    """The ReAct paper's sample: the first positions as the public notebooks print them."""
+    wanted = PanelRecipe(split="dev", size=500, seed=233, draw="shuffled", among=7405)
+    ids = draw_panel(numbered(9999), wanted).ids
+    assert ids[:5] == ["q3687", "q6238", "q5388", "q3522", "q3824"]
+    assert ids[499] == "q4082"
+    assert len(set(ids)) == 500 and max(int(name[1:]) for name in ids) < 7405
+
+
+@given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 40))
+def test_a_shuffled_panel_permutes_the_first_positions_and_its_beginning_is_a_smaller_one(count, seed, size):
+    tasks = numbered(count)
+    whole = draw_panel(tasks, PanelRecipe(split="dev", seed=seed, draw="shuffled")).ids
+    assert sorted(whole) == sorted(task.id for task in tasks)
+    part = PanelRecipe(split="dev", size=min(size, count), seed=seed, draw="shuffled")
+    assert draw_panel(tasks, part).ids == whole[: min(size, count)]
+
+
+def test_a_published_sample_refuses_another_file():
+    wanted = PanelRecipe(split="dev", size=5, draw="shuffled", among=7405)
+    with pytest.raises(RecipeError, match=r"first 7405 tasks .* only 300.*complete file"):
+        draw_panel(numbered(300), wanted)
+
+
+def test_a_panel_of_ids_keeps_their_order_and_refuses_strangers_and_doubles():
+    assert named_panel("dev", numbered(9), ["q7", "q2"], "mine.json").ids == ["q7", "q2"]
+    with pytest.raises(RecipeError, match=r"mine.json: 'q9' is not the id"):
+        named_panel("dev", numbered(9), ["q9"], "mine.json")
+    with pytest.raises(RecipeError, match=r"mine.json: task 'q1' is listed more than once"):
+        named_panel("dev", numbered(9), ["q1", "q1"], "mine.json")
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [({}, "needs a split"), ({"size": 3}, "needs a split"), ({"name": "a", "file": "b"}, "not both")],
+)
+def test_a_panel_is_said_in_one_way(values, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        PanelRecipe(**values)

@@ -1,0 +1,51 @@
+"""The panels that a recipe asks for by split, by name, or by a file."""
+
+import json
+
+import pytest
+
+from pipeline.cli.panels import panel_tasks, recipe_panel
+from pipeline.environments.registry import load_environment
+from pipeline.errors import RecipeError, StoreError
+from pipeline.recipe.models import EnvironmentRecipe, PanelRecipe
+from pipeline.trajectories.panels import save_panel
+
+ATLAS = load_environment(EnvironmentRecipe(name="atlas"))
+
+
+def test_a_named_panel_is_drawn_as_the_environment_says():
+    assert recipe_panel(ATLAS, PanelRecipe(name="test100")) == recipe_panel(
+        ATLAS, PanelRecipe(split="test", size=100)
+    )
+    with pytest.raises(RecipeError, match=r"'react500' is neither .* atlas \(dev100"):
+        recipe_panel(ATLAS, PanelRecipe(name="react500"))
+
+
+def test_a_saved_panel_and_a_list_of_ids_come_back_in_their_order(tmp_path):
+    drawn = recipe_panel(ATLAS, PanelRecipe(split="test", size=7, seed=3))
+    save_panel(tmp_path / "panel.json", drawn)
+    assert recipe_panel(ATLAS, PanelRecipe(file=str(tmp_path / "panel.json"))).tasks == drawn.tasks
+    (tmp_path / "ids.json").write_text(json.dumps(drawn.ids[::-1]))
+    wanted = PanelRecipe(file=str(tmp_path / "ids.json"), split="test")
+    assert recipe_panel(ATLAS, wanted).ids == drawn.ids[::-1]
+    assert [task.id for task in panel_tasks(ATLAS, str(tmp_path / "panel.json"))] == drawn.ids
+
+
+@pytest.mark.parametrize(
+    ("content", "split", "complaint"),
+    [
+        ('["a"]', None, "panel.split says whose"),
+        ("[1]", "test", "JSON list of strings"),
+        ('["nobody"]', "test", "'nobody' is not the id of a task of split 'test'"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, split, complaint):
+    (tmp_path / "ids.json").write_text(content)
+    with pytest.raises(RecipeError, match=complaint):
+        recipe_panel(ATLAS, PanelRecipe(file=str(tmp_path / "ids.json"), split=split))
+
+
+def test_a_file_that_is_no_panel_is_named(tmp_path):
+    (tmp_path / "p.json").write_text('{"split": "test"}')
+    with pytest.raises(StoreError, match=r"p\.json is not a panel"):
+        recipe_panel(ATLAS, PanelRecipe(file=str(tmp_path / "p.json")))
