@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from pipeline.bootstrap.ledger import ledger_table
 from pipeline.bootstrap.rules import Excluded
@@ -10,12 +11,18 @@ from pipeline.bootstrap.select import select_into
 from pipeline.cli.panels import recipe_panel, training_panel
 from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
+from pipeline.environments.wiki.duplicates import duplicates
+from pipeline.errors import RecipeError
 from pipeline.export.write import export_dataset
+from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.prompts import exemplar_tasks, spec_for
-from pipeline.methods.registry import load_method
+from pipeline.methods.registry import load_hybrid
 from pipeline.models.registry import load_model
 from pipeline.recipe.models import ExportRecipe, GenerateRecipe, ModelRecipe, Recipe, SelectRecipe
-from pipeline.rollout.engine import Plan, Summary, run_episodes
+from pipeline.rendering.base import PromptSpec
+from pipeline.rollout.engine import REPEATED, Summary, run_episodes
+from pipeline.rollout.goal import Goal, check_prices
+from pipeline.rollout.hybrid import Host, joined, play_parts
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.run import recipe_digest
@@ -23,31 +30,81 @@ from pipeline.trajectories.store import TrajectoryStore, read_trajectories
 
 
 def generate(job: Job) -> None:
-    """Play the training panel; every episode is kept."""
+    """Play the training panel, to its end, a target or a budget; every episode is kept."""
     recipe = job.recipe.generate or GenerateRecipe()
+    check_prices(recipe, _model(job, recipe))
     environment = job.environment()
     panel = training_panel(job.recipe, environment)
     save_panel(job.run.folder / "panel.json", panel)
-    job.log.say(f"generate: {len(panel)} tasks × {recipe.samples}, {recipe.method.name} by {recipe.model}")
+    if repeated := duplicates(panel.tasks).sentence():
+        job.log.say(f"generate: {repeated}")
+    job.log.say(f"generate: {asked(recipe, len(panel))}, {recipe.method.name} by {recipe.model}")
     summary = asyncio.run(_play(job, recipe, environment, panel))
     job.log.say(f"generate: {describe(summary)} → {job.run.trajectories}")
+    for line in ending(summary, Goal.of(recipe)):
+        job.log.say(f"generate: {line}")
 
 
 async def _play(job: Job, recipe: GenerateRecipe, environment: Environment, panel: Panel) -> Summary:
-    model = load_model(job.recipe.models.get(recipe.model, ModelRecipe(address=recipe.model)))
-    method = load_method(recipe.method)
+    hybrid = load_hybrid(recipe.method)
+    model = load_model(_model(job, recipe))
+    host = Host(environment, model, job.recipe.seed)
     try:
+        if hybrid:
+            return await _play_hybrid(job, recipe, hybrid, host, panel)
         with TrajectoryStore(job.run.trajectories) as store:
             return await run_episodes(
-                Plan(environment, method, recipe.method, model, run_seed=job.recipe.seed),
+                host.plan(recipe.method),
                 panel.tasks,
                 store,
                 samples=recipe.samples,
                 concurrency=recipe.concurrency,
-                progress=RunProgress("generate"),
+                progress=RunProgress("generate", say=job.log.say),
+                goal=Goal.of(recipe),
             )
     finally:
         await model.close()
+
+
+async def _play_hybrid(job: Job, recipe: GenerateRecipe, hybrid: Hybrid, host: Host, panel: Panel) -> Summary:
+    """Play the parts into a file of their own, and join them into the run's trajectories."""
+    if Goal.of(recipe).bounded:
+        raise RecipeError(f"generate: {hybrid.name!r} plays its whole panel; leave out until and the budgets")
+    with (
+        TrajectoryStore(job.run.folder / "parts.jsonl") as parts,
+        TrajectoryStore(job.run.trajectories) as store,
+    ):
+        await play_parts(
+            hybrid,
+            host,
+            panel.tasks,
+            parts,
+            samples=recipe.samples,
+            concurrency=recipe.concurrency,
+            progress=RunProgress,
+        )
+        summary = Summary(owed=len(panel) * recipe.samples)
+        store.lock()
+        held = store.outcomes()
+        for trajectory in joined(hybrid, host, panel.tasks, parts, recipe.samples):
+            if held.get(trajectory.id) in (None, *REPEATED):
+                store.append(trajectory)
+                summary.add(trajectory)
+            else:
+                summary.kept += 1
+        return summary
+
+
+def _model(job: Job, recipe: GenerateRecipe) -> ModelRecipe:
+    return job.recipe.models.get(recipe.model, ModelRecipe(address=recipe.model))
+
+
+def asked(recipe: GenerateRecipe, tasks: int) -> str:
+    """What a recipe asks of a panel of so many tasks, in words."""
+    panel, goal = f"{tasks:,} tasks × {recipe.samples}", Goal.of(recipe)
+    if goal.until is not None:
+        panel = f"up to {panel} until {goal.until:,} are correct"
+    return f"{panel}, {goal.budgets()}" if goal.budgets() else panel
 
 
 def describe(summary: Summary) -> str:
@@ -55,6 +112,20 @@ def describe(summary: Summary) -> str:
     outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in summary.outcomes.most_common())
     before = f" ({summary.kept} more were there before)" if summary.kept else ""
     return f"{summary.done} episodes, {summary.correct} correct{f'; {outcomes}' if outcomes else ''}{before}"
+
+
+def ending(summary: Summary, goal: Goal) -> list[str]:
+    """Why a run with a goal ended, and what its target takes where it was not reached."""
+    got = f"{summary.counted:,} correct"
+    if goal.until is not None:
+        got = f"{summary.counted:,} of {goal.until:,} correct"
+    lines = {
+        "target": f"the target is reached: {got}",
+        "budget": f"the budget ended the run ({goal.budgets()}): {got}; what is there is kept and used",
+        "panel": f"the whole panel is played: {got}" if goal.bounded else "",
+    }
+    forecast = [str(summary.projection)] if summary.projection and summary.ended != "target" else []
+    return [*filter(None, [lines[summary.ended]]), *forecast]
 
 
 def select(job: Job) -> None:
@@ -72,9 +143,17 @@ def select(job: Job) -> None:
 
 
 def _excluded(recipe: Recipe, environment: Environment) -> Excluded:
-    """Tasks that may never be trained on: the evaluation's and the exemplars'."""
-    panels = [recipe_panel(environment, recipe.evaluate.panel)] if recipe.evaluate else []
-    return Excluded.of(panels, exemplar_tasks(environment))
+    """Tasks that may never be trained on: the evaluation's, the exemplars', and those the recipe names."""
+    wanted = list(recipe.select.exclude) if recipe.select else []
+    if recipe.evaluate:
+        wanted.append(recipe.evaluate.panel)
+    return Excluded.of([recipe_panel(environment, panel) for panel in wanted], exemplar_tasks(environment))
+
+
+def _student_spec(environment: Environment, style: str, format_: str) -> PromptSpec:
+    """The prompt's fixed part as a student is served it: no exemplars, and tools where it calls them."""
+    spec = spec_for(environment, style, 0)
+    return replace(spec, tools=environment.tools) if format_ == "tools" else spec
 
 
 def export(job: Job) -> None:
@@ -86,7 +165,7 @@ def export(job: Job) -> None:
         job.run.dataset,
         lambda: read_trajectories(source),
         recipe,
-        {style: spec_for(environment, style, 0) for style in recipe.styles},
+        {style: _student_spec(environment, style, recipe.format) for style in recipe.styles},
         {"recipe": job.recipe.name, "digest": recipe_digest(job.recipe)},
     )
     for style, part in report.styles.items():

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pipeline.cli.panels import recipe_panel
+from pipeline.cli.panels import check_unseen, recipe_panel
 from pipeline.cli.stages import Job
+from pipeline.environments.wiki.duplicates import duplicates
 from pipeline.errors import TrainingError
+from pipeline.evaluation.curves import vote_curves
+from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.play import entrants, play_panel
-from pipeline.evaluation.report import terminal_table, write_report
-from pipeline.evaluation.rows import Group
+from pipeline.evaluation.report import build_report, terminal_table, write_report
+from pipeline.evaluation.rows import Group, Settings
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
@@ -27,6 +30,9 @@ def train(job: Job) -> None:
     recipe = job.recipe.train or TrainRecipe()
     dataset = job.run.folder.with_name(recipe.run or job.recipe.name) / "dataset"
     job.needs(dataset / "export.json", "export")
+    if recipe.run and job.recipe.evaluate:
+        held_out = recipe_panel(job.environment(), job.recipe.evaluate.panel)
+        check_unseen(held_out, dataset.with_name("selected.jsonl"))
     status = launch(
         job.path,
         job.overrides,
@@ -58,6 +64,8 @@ def _play(job: Job) -> tuple[Panel, list[Group]]:
     players = entrants(job.recipe, job.checkpoints)
     save_panel(job.run.evaluation / "panel.json", panel)
     job.log.say(f"evaluate: {len(players)} entries × {len(panel)} held-out tasks")
+    if repeated := duplicates(panel.tasks).sentence():
+        job.log.say(f"evaluate: {repeated}")
     with TrajectoryStore(job.run.evaluation / "trajectories.jsonl") as store:
         playing = play_panel(
             environment,
@@ -73,17 +81,12 @@ def _play(job: Job) -> tuple[Panel, list[Group]]:
 
 def _write(job: Job, panel: Panel, groups: list[Group]) -> None:
     recipe = job.evaluation()
-    written = write_report(
-        job.run.report,
-        job.recipe.name,
-        panel,
-        groups,
-        metric="em" if _measures_em(groups) else "accuracy",
-        resamples=recipe.resamples,
-        confidence=recipe.confidence,
-        seed=recipe.seed,
-    )
-    job.log.show(terminal_table(written))
+    metric: Metric = "em" if _measures_em(groups) else "accuracy"
+    settings = Settings(metric, recipe.confidence, recipe.resamples, recipe.seed)
+    votes = vote_curves(groups, job.environment(), settings)
+    report = build_report(job.recipe.name, panel, groups, settings, votes)
+    write_report(job.run.report, report)
+    job.log.show(terminal_table(report))
     job.log.say(f"report → {job.run.report}/report.md")
 
 

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import cast
 
 from pipeline.environments.base import Environment
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, StoreError
 from pipeline.methods.prompts import exemplar_tasks
 from pipeline.recipe.models import PanelRecipe, Recipe
 from pipeline.trajectories.files import read_json
-from pipeline.trajectories.panels import Panel, check_disjoint, draw_panel, load_panel, named_panel
+from pipeline.trajectories.panels import (
+    Panel,
+    PanelEntry,
+    check_disjoint,
+    draw_panel,
+    load_panel,
+    named_panel,
+)
 from pipeline.trajectories.schema import Split, Task
+from pipeline.trajectories.store import read_trajectories
 
 
 def recipe_panel(environment: Environment, wanted: PanelRecipe) -> Panel:
@@ -72,3 +80,21 @@ def panel_tasks(environment: Environment, name: str) -> Iterator[Task]:
     """The tasks of a panel that the environment names, or of a panel file."""
     wanted = PanelRecipe(file=name) if Path(name).is_file() else PanelRecipe(name=name)
     yield from recipe_panel(environment, wanted).tasks
+
+
+def check_unseen(panel: Panel, selected: Path) -> None:
+    """Make sure that no task of a panel, nor the text of one, is among selected trajectories.
+
+    Raises:
+        StoreError: one is (both ids are named), or the file cannot be read.
+    """
+    ids = set(panel.ids)
+    texts = {entry.text: entry.id for entry in panel.entries}
+    for trajectory in read_trajectories(selected):
+        entry = PanelEntry.of(trajectory.task)
+        held_out = entry.id if entry.id in ids else texts.get(entry.text)
+        if held_out is not None:
+            raise StoreError(
+                f"{selected} holds task {entry.id!r}, which is held out for the evaluation as {held_out!r}:"
+                " name the panel under select.exclude of that run, and select and export again"
+            )

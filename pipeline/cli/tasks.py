@@ -31,6 +31,7 @@ def tasks(
     from itertools import islice
 
     from pipeline.environments.registry import load_environment
+    from pipeline.environments.wiki.duplicates import duplicates
     from pipeline.recipe.models import EnvironmentRecipe
 
     if (split is None) == (panel is None):
@@ -38,8 +39,12 @@ def tasks(
     settings: dict[str, Any] = {"data": str(data)} if data else {}
     world = load_environment(EnvironmentRecipe(name=environment, family=family, options=settings))
     found = world.tasks(split) if split else _panel_tasks(world, str(panel))
+    shown: list[Any] = []
     for task in islice(found, limit):
         typer.echo(_line(task, whole=json))
+        shown.append(task)
+    if repeated := duplicates(shown).sentence():
+        typer.echo(f"staract: {repeated}", err=True)
 
 
 def _line(task: Any, *, whole: bool) -> str:

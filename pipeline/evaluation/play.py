@@ -153,7 +153,9 @@ class _Table:
         extra = {"checkpoint": digest(player.trained)} if player.trained else {}
         host = Host(self.environment, model, self.run_seed, extra)
         found = await (self.join(hybrid, host) if hybrid else self.play(host, recipe, player.entry.model))
-        return Group(recipe.name, player.entry.model, player.kind, found, base=player.base)
+        return Group(
+            recipe.name, player.entry.model, player.kind, found, base=player.base, size=player.recipe.size
+        )
 
     async def play(self, host: Host, recipe: MethodRecipe, label: str) -> list[Trajectory]:
         plan, tasks = host.plan(recipe), self.panel.tasks

@@ -6,13 +6,15 @@ is data: it can break neither a table nor the terminal. jinja2 and rich are impo
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.evaluation.comparisons import Comparison
+from pipeline.evaluation.curves import size_points
+from pipeline.evaluation.failures import failure_markdown
 from pipeline.evaluation.metrics import MISSING
 from pipeline.evaluation.plots import METRIC_NAMES
+from pipeline.evaluation.tables import escaped, one_line
 from pipeline.trajectories.schema import Outcome
 
 if TYPE_CHECKING:
@@ -21,11 +23,9 @@ if TYPE_CHECKING:
     from pipeline.evaluation.report import Report
 
 PICTURE_NAME = "report.png"
+SIZES_NAME = "sizes.png"
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_MARKUP = re.compile(r"[\\`*\[\]<>&#~|!$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_SHOWN = 500
-"""Characters of a foreign text that a person is shown."""
 
 
 def markdown(report: Report) -> str:
@@ -35,14 +35,22 @@ def markdown(report: Report) -> str:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=False,  # noqa: S701 - the text is Markdown; `finalize` escapes every value for it
-        finalize=_escape,
+        finalize=lambda value: escaped(value) if isinstance(value, str) else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = {"share": _share, "verdict": verdict, "p_value": _p_value, "signed": _signed}
     environment.filters.update(filters)
-    return environment.get_template("report.md.j2").render(**_view(report))
+    text = environment.get_template("report.md.j2").render(**_view(report))
+    return f"{text.rstrip()}\n\n{failure_markdown(report.failures)}"
+
+
+def vote_pictures(report: Report) -> list[str]:
+    """The names of the pictures of ``report.votes``, in its order."""
+    return [
+        "votes.png" if number == 1 else f"votes-{number}.png" for number in range(1, len(report.votes) + 1)
+    ]
 
 
 def terminal_table(report: Report) -> RenderableType:
@@ -59,7 +67,7 @@ def terminal_table(report: Report) -> RenderableType:
         title=Text(title), title_justify="left", caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     words = [_in_words(comparison, report.confidence) for comparison in report.comparisons]
-    table.caption = Text("\n".join([*words, *map(_clean, report.notes)]))
+    table.caption = Text("\n".join([*words, *map(one_line, report.notes)]))
     for heading in ("method", "model"):
         table.add_column(heading, overflow="fold")
     metric, interval = report.metric.upper(), f"{report.confidence:.0%} interval"
@@ -67,7 +75,7 @@ def terminal_table(report: Report) -> RenderableType:
         table.add_column(heading, justify="right")
     for row in report.rows:
         cells = [
-            *(_clean(row.method), _clean(row.model)),
+            *(one_line(row.method), one_line(row.model)),
             *(_share(row.value(report.metric)), f"{row.ci_low:.2f}–{row.ci_high:.2f}"),
             *(f"{row.correct}/{row.n}", str(row.errored), f"{row.steps:.1f}"),
             *(f"{row.prompt_tokens + row.completion_tokens:.0f}", f"{row.seconds:.1f}"),
@@ -87,7 +95,7 @@ def verdict(comparison: Comparison, confidence: float) -> str:
 
 def _in_words(comparison: Comparison, confidence: float) -> str:
     return (
-        f"{_clean(comparison.a)} against {_clean(comparison.b)}: {_signed(comparison.difference)} "
+        f"{one_line(comparison.a)} against {one_line(comparison.b)}: {_signed(comparison.difference)} "
         f"({_signed(comparison.ci_low)} to {_signed(comparison.ci_high)}), "
         f"p {_p_value(comparison.p)}: {verdict(comparison, confidence)}"
     )
@@ -101,6 +109,8 @@ def _view(report: Report) -> dict[str, Any]:
         "report": report,
         "metric_name": METRIC_NAMES[report.metric],
         "picture": PICTURE_NAME,
+        "votes": list(zip(vote_pictures(report), report.votes, strict=True)),
+        "sizes": SIZES_NAME if size_points(report.rows, report.metric) else "",
         "extra_metrics": [name for name in first.metrics if name != report.metric],
         "outcomes": [o for o in outcomes if any(o in row.outcomes for row in report.rows)],
         "kinds": list(first.by_kind),
@@ -109,16 +119,6 @@ def _view(report: Report) -> dict[str, Any]:
         "best_prompted": next((row for row in report.rows if row.kind == "prompted"), None),
         "total_cost": sum(row.cost for row in report.rows),
     }
-
-
-def _clean(text: str) -> str:
-    """One printable line of bounded length: control characters and line separators become spaces."""
-    line = "".join(c if c.isprintable() else " " for c in text[: _SHOWN + 1])
-    return line[:_SHOWN] + "…" if len(line) > _SHOWN else line
-
-
-def _escape(value: object) -> object:
-    return _MARKUP.sub(r"\\\g<0>", _clean(value)) if isinstance(value, str) else value
 
 
 def _share(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The report of an evaluation: report.json for programs, report.md and a picture for people.
+"""The report of an evaluation: report.json for programs, report.md and pictures for people.
 
 The report holds nothing that changes from one writing to the next (no date, no path), so the same
 trajectories give the same bytes.
@@ -6,17 +6,27 @@ trajectories give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from pipeline.errors import StoreError
 from pipeline.evaluation.comparisons import Comparison, build_comparisons, no_effect_notes
+from pipeline.evaluation.curves import size_points
+from pipeline.evaluation.failures import FailureTable, failure_table
+from pipeline.evaluation.figures import plot_sizes, plot_votes
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.plots import draw_bars
-from pipeline.evaluation.presentation import PICTURE_NAME, markdown, terminal_table
+from pipeline.evaluation.presentation import (
+    PICTURE_NAME,
+    SIZES_NAME,
+    markdown,
+    terminal_table,
+    vote_pictures,
+)
 from pipeline.evaluation.rows import Group, Row, Settings, build_rows
+from pipeline.evaluation.votes import VotePoint
 from pipeline.trajectories.files import write_bytes, write_json, write_text
 from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record
@@ -36,7 +46,11 @@ class PanelSummary(Record):
 
 
 class Report(Record):
-    """All that an evaluation found. ``rows`` come best first."""
+    """All that an evaluation found.
+
+    ``rows`` come best first. ``votes`` holds, for every CoT-SC row, the score of smaller votes from the
+    same samples. ``failures`` counts the automatic signs of what went wrong.
+    """
 
     recipe: str
     metric: Metric
@@ -46,6 +60,8 @@ class Report(Record):
     panel: PanelSummary
     rows: list[Row]
     comparisons: list[Comparison]
+    votes: dict[str, list[VotePoint]] = Field(default_factory=dict)
+    failures: FailureTable = Field(default_factory=lambda: FailureTable(groups=[]))
     notes: list[str] = Field(default_factory=list)
     versions: dict[str, str] = Field(default_factory=dict)
 
@@ -54,61 +70,71 @@ def build_report(
     recipe_name: str,
     panel: Panel,
     groups: Sequence[Group],
-    *,
-    metric: Metric = "em",
-    resamples: int = 9999,
-    confidence: float = 0.95,
-    seed: int = 0,
+    settings: Settings | None = None,
+    votes: Mapping[str, list[VotePoint]] | None = None,
 ) -> Report:
     """Compute a report without writing anything.
+
+    Args:
+        recipe_name: what was evaluated.
+        panel: the tasks, which are the denominator.
+        groups: the episodes of every entry.
+        settings: the metric and how intervals are computed.
+        votes: curves of votes by the name of their group, as ``curves.vote_curves`` gives them.
 
     Raises:
         RecipeError: there are no tasks or no groups, or two groups have the same name.
         StoreError: the panel repeats a task; a group has two episodes of a task, or one of a task
             that is not the panel's; or a finished episode lacks the metric.
     """
-    settings = Settings(metric, confidence, resamples, seed)
+    settings = settings or Settings()
+    rows = build_rows(panel, groups, settings)
+    order = [row.name for row in rows]
     return Report(
         recipe=recipe_name,
-        metric=metric,
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
+        metric=settings.metric,
+        confidence=settings.confidence,
+        resamples=settings.resamples,
+        seed=settings.seed,
         panel=PanelSummary(split=panel.split, size=len(panel), digest=panel.digest),
-        rows=build_rows(panel, groups, settings),
+        rows=rows,
         comparisons=build_comparisons(panel, groups, settings),
+        votes=dict(votes or {}),
+        failures=failure_table(sorted(groups, key=lambda group: order.index(group.name))),
         notes=no_effect_notes(panel, groups),
         versions=_versions(groups),
     )
 
 
-def write_report(
-    folder: Path,
-    recipe_name: str,
-    panel: Panel,
-    groups: Sequence[Group],
-    *,
-    metric: Metric = "em",
-    resamples: int = 9999,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> Report:
-    """Compute a report and write report.png, report.md and report.json into ``folder``.
+def write_report(folder: Path, report: Report) -> None:
+    """Write the pictures, report.md and report.json into ``folder``.
 
     Each file is replaced whole; report.json comes last, so that where it is new all are.
 
     Raises:
-        RecipeError: as ``build_report`` does.
-        StoreError: as ``build_report`` does, or the folder cannot be written.
+        StoreError: the folder cannot be written.
     """
-    report = build_report(
-        recipe_name, panel, groups, metric=metric, resamples=resamples, confidence=confidence, seed=seed
-    )
-    picture = draw_bars(report.rows, metric=metric, confidence=confidence, split=report.panel.split)
-    write_bytes(folder / PICTURE_NAME, [picture])
+    for name, picture in pictures(report):
+        write_bytes(folder / name, [picture])
     write_text(folder / MARKDOWN_NAME, markdown(report))
     write_json(folder / JSON_NAME, report.model_dump(mode="json"))
-    return report
+
+
+def pictures(report: Report) -> Iterator[tuple[str, bytes]]:
+    """The pictures of a report, each with the name of its file."""
+    metric, confidence = report.metric, report.confidence
+    yield (
+        PICTURE_NAME,
+        draw_bars(report.rows, metric=metric, confidence=confidence, split=report.panel.split),
+    )
+    for name, (group, points) in zip(vote_pictures(report), report.votes.items(), strict=True):
+        model = next(row.model for row in report.rows if row.name == group)
+        others = {
+            row.method: row.value(metric) for row in report.rows if row.model == model and row.name != group
+        }
+        yield name, plot_votes(points, others, metric=metric, confidence=confidence)
+    if sizes := size_points(report.rows, metric):
+        yield SIZES_NAME, plot_sizes(sizes, metric=metric, confidence=confidence)
 
 
 def load_report(folder: Path) -> Report:

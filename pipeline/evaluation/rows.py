@@ -28,7 +28,7 @@ class Group:
     """The episodes of one entry of the evaluation.
 
     ``base`` is the model label that a fine-tuned model started from: its prompted rows are the
-    baselines to beat. Left empty, every prompted row is one.
+    baselines to beat. Left empty, every prompted row is one. ``size`` is in billions of parameters.
     """
 
     method: str
@@ -36,6 +36,7 @@ class Group:
     kind: RowKind
     trajectories: Sequence[Trajectory]
     base: str = ""
+    size: float | None = None
 
     @property
     def name(self) -> str:
@@ -74,6 +75,7 @@ class Row(Record):
     method: str
     model: str
     kind: RowKind
+    size: float | None = None
     n: int
     correct: int
     errored: int
@@ -193,6 +195,7 @@ def _row(one: Aligned, tasks: Sequence[Task | None], carried: Sequence[str], set
         method=one.group.method,
         model=one.group.model,
         kind=one.group.kind,
+        size=one.group.size,
         n=len(one.episodes),
         correct=sum(one.correct),
         errored=sum(metrics.is_errored(t) for t in one.episodes),

@@ -26,8 +26,18 @@ COLUMNS: Final = {
     "completion": "what the model must write, stop marker included",
     "messages": "the conversation: `role` (system, user, assistant) and `content`; ends with the assistant",
     "conversations": "the conversation: `from` (system, human, gpt) and `value`; ends with `gpt`",
+    "tools": "the tools on offer, as JSON schemas of functions",
 }
-TARGETS: Final = {"text": "completions", "messages": "assistant messages", "sharegpt": "`gpt` turns"}
+CALLS: Final = (
+    "the conversation: `role` (system, user, assistant, tool), `content`, and where there are any, "
+    "`tool_calls` (`arguments` as an object; hosted APIs take it as a JSON string) and `tool_call_id`"
+)
+TARGETS: Final = {
+    "text": "completions",
+    "messages": "assistant messages",
+    "sharegpt": "`gpt` turns",
+    "tools": "assistant messages, their calls included,",
+}
 
 
 @dataclass
@@ -80,13 +90,18 @@ def dataset_card(name: str, report: ExportReport, origin: Origin, example: dict[
         format=kind,
         renderer=report.renderer,
         renderer_version=report.renderer_version,
-        columns={column["name"]: COLUMNS[column["name"]] for column in FEATURES[kind]},
+        columns=_columns(kind),
         example=json.dumps(example, indent=2),
         origin=origin.rows(report.source),
         dev=dev,
         target=TARGETS[kind],
     )
     return str(card)
+
+
+def _columns(kind: Format) -> dict[str, str]:
+    told = {**COLUMNS, "messages": CALLS} if kind == "tools" else COLUMNS
+    return {column["name"]: told[column["name"]] for column in FEATURES[kind]}
 
 
 def _header(report: ExportReport, kind: Format) -> DatasetCardData:

@@ -9,12 +9,18 @@ from pipeline.export.messages import messages_rows
 from pipeline.export.restyle import Style, restyle
 from pipeline.export.sharegpt import sharegpt_rows
 from pipeline.export.text import text_rows
+from pipeline.export.tools import tools_rows
 from pipeline.rendering.base import ChatPrompt, Prompt, PromptSpec, Renderer, TextPrompt
 from pipeline.trajectories.schema import Trajectory
 
-Format = Literal["messages", "text", "sharegpt"]
+Format = Literal["messages", "text", "sharegpt", "tools"]
 
-RENDERERS: Final[dict[Format, str]] = {"text": "text", "messages": "chat", "sharegpt": "chat"}
+RENDERERS: Final[dict[Format, str]] = {
+    "text": "text",
+    "messages": "chat",
+    "sharegpt": "chat",
+    "tools": "tools",
+}
 """Which renderer writes a format."""
 
 _STRING: Final = "string"
@@ -41,6 +47,11 @@ FEATURES: Final[dict[Format, list[dict[str, Any]]]] = {
             "list": [{"name": "from", "dtype": _STRING}, {"name": "value", "dtype": _STRING}],
         },
     ],
+    "tools": [
+        *_ABOUT,
+        {"name": "messages", "list": "json"},
+        {"name": "tools", "list": "json"},
+    ],
 }
 """The columns of a format as a dataset card declares them, so that no reader has to guess."""
 
@@ -66,6 +77,8 @@ def _rows(prompt: Prompt, kind: Format, steps: int) -> list[dict[str, Any]]:
         return messages_rows(prompt)
     if kind == "sharegpt" and isinstance(prompt, ChatPrompt):
         return sharegpt_rows(prompt)
+    if kind == "tools" and isinstance(prompt, ChatPrompt):
+        return tools_rows(prompt)
     raise FormatError(
         f"format {kind!r} cannot hold a {type(prompt).__name__}: use renderer {RENDERERS[kind]!r}"
     )

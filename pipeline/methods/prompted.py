@@ -13,6 +13,7 @@ from pipeline.models.base import Completion, Request
 from pipeline.recipe.models import MethodRecipe
 from pipeline.rendering.base import Parsed, Prompt, PromptSpec, TextPrompt
 from pipeline.rendering.registry import load_renderer
+from pipeline.rendering.tools import write_turn
 from pipeline.trajectories.schema import Step, digest
 
 
@@ -105,7 +106,7 @@ def written(prompt: Prompt) -> str:
     """The model's last turn in a training row, without its stop: what an expert "wrote"."""
     if isinstance(prompt, TextPrompt):
         return prompt.segments[-1].text.removesuffix(prompt.stop[0])
-    return prompt.messages[-1].content
+    return write_turn(prompt.messages[-1])
 
 
 def _plain(spec: PromptSpec) -> dict[str, Any]:

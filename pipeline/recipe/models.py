@@ -47,6 +47,8 @@ class ModelRecipe(Section):
     """Let a server send the answer piece by piece, so that long answers outlive gateways that cut silence."""
     max_retries: int = Field(default=5, ge=0)
     timeout: float = Field(default=120.0, gt=0)
+    size: float | None = Field(default=None, gt=0)
+    """Billions of parameters: models of several sizes get a picture of score against size."""
     price_per_million: tuple[float, float] = (0.0, 0.0)
     """Cost of a million prompt tokens and of a million completion tokens."""
 
@@ -137,6 +139,8 @@ class SelectRecipe(Section):
     target: int = Field(default=3000, ge=1)
     per_task: int = Field(default=1, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
+    exclude: list[PanelRecipe] = Field(default_factory=list[PanelRecipe])
+    """Panels beside the evaluation's own whose tasks, and texts, may never be trained on."""
     balance: bool = True
     """Take kinds of task in turn, so that none crowds out another."""
     seed: int = 0
@@ -162,7 +166,8 @@ class LoraRecipe(Section):
 class TrainRecipe(Section):
     """How to fine-tune: one student a style of ``export.styles``, on the rows that export wrote.
 
-    Rows in the ``text`` format train the text renderer, ``messages`` and ``sharegpt`` the chat one.
+    Rows in the ``text`` format train the text renderer, ``messages`` and ``sharegpt`` the chat one,
+    ``tools`` the one that calls tools.
     """
 
     model: str = "base"

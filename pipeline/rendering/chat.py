@@ -43,7 +43,7 @@ class ChatRenderer:
         messages = _opening(spec, task)
         if spec.style in ("act", "react"):
             for step in steps:
-                messages += [_turn(spec, [step]), Message("user", _observation(step))]
+                messages += [_turn(spec, [step]), Message("user", observed(step))]
         return ChatPrompt(tuple(messages), _stop(spec))
 
     def parse(self, spec: PromptSpec, completion: str) -> Parsed:
@@ -69,15 +69,15 @@ def _opening(spec: PromptSpec, task: Task) -> list[Message]:
     messages = [Message("system", system, shared=shared)]
     for exemplar in spec.exemplars:
         messages += _worked(spec, exemplar)
-    return [*messages, Message("user", _question(spec, task.instruction))]
+    return [*messages, Message("user", question(spec, task.instruction))]
 
 
 def _worked(spec: PromptSpec, exemplar: Exemplar) -> list[Message]:
-    messages = [Message("user", _question(spec, exemplar.instruction), shared=True)]
+    messages = [Message("user", question(spec, exemplar.instruction), shared=True)]
     if spec.style not in ("act", "react"):
         return [*messages, _turn(spec, exemplar.steps, shared=True)]
     for step in exemplar.steps[:-1]:
-        messages += [_turn(spec, [step], shared=True), Message("user", _observation(step), shared=True)]
+        messages += [_turn(spec, [step], shared=True), Message("user", observed(step), shared=True)]
     return [*messages, _turn(spec, exemplar.steps[-1:], shared=True)]
 
 
@@ -93,11 +93,13 @@ def _turn(spec: PromptSpec, steps: Sequence[Step], *, shared: bool = False) -> M
     return Message("assistant", text.strip(), shared=shared)
 
 
-def _question(spec: PromptSpec, instruction: str) -> str:
+def question(spec: PromptSpec, instruction: str) -> str:
+    """The task, as the user says it."""
     return f"{spec.label}: {instruction.strip()}".strip()
 
 
-def _observation(step: Step) -> str:
+def observed(step: Step) -> str:
+    """The observation, as the user says it."""
     return f"Observation: {step.observation.strip()}".strip()
 
 

@@ -7,5 +7,8 @@ from pipeline.trajectories.schema import digest
 
 
 def spec_digest(spec: PromptSpec) -> str:
-    """Hash of style, label and instruction; without exemplars, since a student is served none."""
-    return digest([spec.style, spec.label, spec.instruction])
+    """Hash of style, label, instruction and offered tools; without exemplars: a student is served none."""
+    fixed = [spec.style, spec.label, spec.instruction]
+    # Where no tools are offered they are no part of the prompt.
+    offered = [[tool.name, tool.argument, tool.description] for tool in spec.tools]
+    return digest([*fixed, offered] if offered else fixed)

@@ -20,13 +20,14 @@ class _Traits:
     """What was found out about a tokeniser, once.
 
     ``control`` holds the ids of all added tokens; ``seams`` is where foreign text is cut so that none
-    of them can form in it; ``anchor`` holds the ids of ``_ANCHOR`` where the tokeniser puts a space
-    before every text.
+    of them can form in it; ``named`` finds them in our own text; ``anchor`` holds the ids of
+    ``_ANCHOR`` where the tokeniser puts a space before every text.
     """
 
     bos: tuple[int, ...]
     control: frozenset[int]
     seams: re.Pattern[str] | None
+    named: re.Pattern[str] | None
     anchor: tuple[int, ...]
 
 
@@ -64,12 +65,20 @@ def is_control(tokenizer: Any, token: int) -> bool:
     return token in _traits_of(tokenizer).control
 
 
+def split_control(tokenizer: Any, text: str) -> list[tuple[str, bool]]:
+    """Our own text as parts, each with whether it is one of the tokeniser's added tokens."""
+    named = _traits_of(tokenizer).named
+    parts = named.split(text) if named else [text]
+    return [(part, index % 2 == 1) for index, part in enumerate(parts) if part]
+
+
 def _traits_of(tokenizer: Any) -> _Traits:
     if tokenizer not in _traits:
         added: dict[int, Any] = tokenizer.added_tokens_decoder
         _traits[tokenizer] = _Traits(
             bos=_find_bos(tokenizer),
             control=frozenset(added),
+            named=_find_named([str(token) for token in added.values()]),
             seams=_find_seams([str(token) for token in added.values()]),
             anchor=_find_anchor(tokenizer),
         )
@@ -89,6 +98,11 @@ def _find_seams(added: list[str]) -> re.Pattern[str] | None:
     rests = {first: "|".join(re.escape(name[1:]) for name in names if name[0] == first) for first in "<["}
     cuts = [f"(?<={re.escape(first)})(?={rest})" for first, rest in rests.items() if rest]
     return re.compile("|".join(cuts)) if cuts else None
+
+
+def _find_named(added: list[str]) -> re.Pattern[str] | None:
+    longest_first = sorted(filter(None, added), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if longest_first else None
 
 
 def _find_anchor(tokenizer: Any) -> tuple[int, ...]:

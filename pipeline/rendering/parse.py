@@ -37,7 +37,7 @@ def parse(style: str, completion: str, opened: str = "") -> Parsed:
         completion: what the model wrote.
         opened: the label that the prompt had already written (raw text), such as ``Thought:``.
     """
-    body, flags = _without_reasoning(completion)
+    body, flags = without_reasoning(completion)
     lines = (opened + body).split("\n")
     if style == "answer":
         return _read_answer("", lines, flags)
@@ -71,13 +71,31 @@ def finish(answer: str) -> str:
     return f"Finish[{answer}]"
 
 
-def _without_reasoning(text: str) -> tuple[str, list[str]]:
+def without_reasoning(text: str) -> tuple[str, list[str]]:
+    """The text without its ``<think>`` block, and the flag for that."""
     closing = text.find("</think>")
     if closing >= 0:
         return text[closing + len("</think>") :], ["reasoning"]
     if text.lstrip().startswith("<think>"):
         return "", ["reasoning"]
     return text, []
+
+
+def read_thought(text: str) -> str:
+    """A thought that stands by itself (before a tool call), without its label and an empty ``Action:``."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        word, start = _label(line)
+        if word == "thought":
+            lines.append(line[start:])
+        elif word != "action" or line[start:].strip(_WRAPPING):
+            lines.append(line)
+    return _joined(lines)
+
+
+def has_observation(text: str) -> bool:
+    """Whether a model made up what the environment answers."""
+    return "<tool_response>" in text or any(_label(line)[0] == "observation" for line in text.split("\n"))
 
 
 def _label(line: str) -> tuple[str, int]:

@@ -6,10 +6,12 @@ from pipeline.errors import RecipeError
 from pipeline.rendering.base import Renderer
 from pipeline.rendering.chat import ChatRenderer
 from pipeline.rendering.text import TextRenderer
+from pipeline.rendering.tools import ToolsRenderer
 
-_RENDERERS: dict[str, type[TextRenderer] | type[ChatRenderer]] = {
+_RENDERERS: dict[str, type[TextRenderer] | type[ChatRenderer] | type[ToolsRenderer]] = {
     "text": TextRenderer,
     "chat": ChatRenderer,
+    "tools": ToolsRenderer,
 }
 
 

@@ -8,7 +8,7 @@ can become a control token, switch a branch of the template, or be trimmed away.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,7 +19,8 @@ from pipeline.rendering.base import Message, Role
 
 Frames = tuple[str, ...]
 
-_WORD = re.compile(r"zq(\d+)qz")
+WORD = re.compile(r"zq(\d+)qz")
+"""What stands in place of a content while a template is taken apart."""
 _FIXED = {"date_string": "26 Jul 2024"}
 """Llama 3's templates write today's date unless given one: a row must not depend on the day."""
 _cache: WeakKeyDictionary[Any, dict[tuple[object, tuple[Role, ...], bool], Frames]] = WeakKeyDictionary()
@@ -36,10 +37,17 @@ def fold_system(messages: Sequence[Message], tokenizer: Any) -> tuple[Message, .
     try:
         frames(tokenizer, ("system", "user"), generate=True)
     except FormatError:
-        system, user = messages[0], messages[1]
-        joined = Message("user", f"{system.content}\n\n{user.content}", shared=system.shared and user.shared)
-        return (joined, *messages[2:])
+        return joined_system(messages)
     return tuple(messages)
+
+
+def joined_system(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The system message at the head of the first user message."""
+    if len(messages) < 2 or messages[0].role != "system" or messages[1].role != "user":
+        return tuple(messages)
+    system, user = messages[0], messages[1]
+    joined = Message("user", f"{system.content}\n\n{user.content}", shared=system.shared and user.shared)
+    return (joined, *messages[2:])
 
 
 def frames(tokenizer: Any, roles: tuple[Role, ...], *, generate: bool) -> Frames:
@@ -66,7 +74,7 @@ def _take_apart(tokenizer: Any, roles: tuple[Role, ...], generate: bool) -> Fram
         turns = [index for index, role in enumerate(roles) if role == "assistant"]
         if turns:
             served = frames(tokenizer, roles[: turns[-1]], generate=True)
-            _check_history(tokenizer, served, whole[: len(served)])
+            check_history(tokenizer, served, whole[: len(served)])
         return whole
     # The template may dress up a final assistant turn (Qwen3 adds an empty <think>): it is never
     # served so, therefore only the text after it is taken from this rendering.
@@ -74,37 +82,54 @@ def _take_apart(tokenizer: Any, roles: tuple[Role, ...], generate: bool) -> Fram
     return (*frames(tokenizer, roles[:-1], generate=True), tail)
 
 
-def _check_history(tokenizer: Any, served: Frames, history: Frames) -> None:
+def check_history(tokenizer: Any, served: Frames, history: Frames) -> None:
+    """Make sure that what stands before a turn is the same when it is generated and ever after.
+
+    Raises:
+        FormatError: it is not.
+    """
     for ours, theirs in zip(served, history, strict=True):
         if ours != theirs:
             raise FormatError(
-                f"the chat template of {_name(tokenizer)} changes a conversation as it grows: what stood "
+                f"the chat template of {name_of(tokenizer)} changes a conversation as it grows: what stood "
                 f"before an assistant turn was {ours[-80:]!r} when it was generated and is {theirs[-80:]!r} "
                 "in the history, so training could not match serving; give the tokenizer a chat template "
                 "that writes both alike, or use the text renderer"
             )
 
 
-def _render(tokenizer: Any, roles: tuple[Role, ...], *, generate: bool) -> Frames:
-    messages = [{"role": role, "content": f"zq{index}qz"} for index, role in enumerate(roles)]
+def render(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, generate: bool, tools: Any = None
+) -> str:
+    """What the template makes of messages (and tools), as text.
+
+    Raises:
+        FormatError: it refuses them, or there is no template.
+    """
+    options = {**_FIXED, **({"tools": tools} if tools else {})}
     try:
-        text: str = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=generate, **_FIXED
+        return tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=generate, **options
         )
     except (TemplateError, ValueError, TypeError, AttributeError, KeyError) as error:
-        reason = " ".join(str(error).split())
+        roles = ", ".join(str(message["role"]) for message in messages)
         raise FormatError(
-            f"the chat template of {_name(tokenizer)} cannot render the roles {', '.join(roles)}: {reason}; "
-            "use the text renderer, or a model that has a chat template"
+            f"the chat template of {name_of(tokenizer)} cannot render the roles {roles}: "
+            f"{' '.join(str(error).split())}; use the text renderer, or a model that has a chat template"
         ) from error
-    pieces = _WORD.split(text)
+
+
+def _render(tokenizer: Any, roles: tuple[Role, ...], *, generate: bool) -> Frames:
+    messages = [{"role": role, "content": f"zq{index}qz"} for index, role in enumerate(roles)]
+    pieces = WORD.split(render(tokenizer, messages, generate=generate))
     if pieces[1::2] != [str(index) for index in range(len(roles))]:
         raise FormatError(
-            f"the chat template of {_name(tokenizer)} drops, repeats or reorders messages of the roles "
+            f"the chat template of {name_of(tokenizer)} drops, repeats or reorders messages of the roles "
             f"{', '.join(roles)}; use the text renderer, or another chat template"
         )
     return tuple(pieces[0::2])
 
 
-def _name(tokenizer: Any) -> str:
+def name_of(tokenizer: Any) -> str:
+    """The tokeniser's name, for errors."""
     return repr(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)

@@ -8,14 +8,15 @@ row. Foreign text is encoded with control tokens split: ``<|im_end|>`` in an obs
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from pipeline.errors import FormatError
-from pipeline.rendering.base import ChatPrompt, Prompt, TextPrompt
-from pipeline.rendering.ids import bos_ids, is_control, text_ids
-from pipeline.rendering.template import fold_system, frames
+from pipeline.rendering.base import Prompt, TextPrompt
+from pipeline.rendering.ids import bos_ids, text_ids
+from pipeline.rendering.pieces import Piece, pieces_of, stop_token
+
+__all__ = ["IGNORE", "Encoded", "encode", "joint_difference", "stop_token"]
 
 IGNORE = -100
 """The label of a position that trains nothing (what torch's cross-entropy skips)."""
@@ -38,16 +39,6 @@ class Encoded:
     shared: int = 0
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Text that is encoded by itself. ``control``: control tokens in it are meant as such."""
-
-    text: str
-    trained: Literal["none", "all", "first"] = "none"
-    control: bool = False
-    shared: bool = False
-
-
 def encode(prompt: Prompt, tokenizer: Any, *, generate: bool) -> Encoded:
     """Encode a prompt with a transformers tokeniser.
 
@@ -63,7 +54,7 @@ def encode(prompt: Prompt, tokenizer: Any, *, generate: bool) -> Encoded:
     Raises:
         FormatError: the chat template cannot be taken apart, or drops text it was given.
     """
-    pieces = _pieces(prompt, tokenizer, generate)
+    pieces = pieces_of(prompt, tokenizer, generate=generate)
     ids = bos_ids(tokenizer) if isinstance(prompt, TextPrompt) else []
     labels = [IGNORE] * len(ids)
     shared = 0
@@ -91,73 +82,11 @@ def joint_difference(prompt: Prompt, tokenizer: Any) -> int:
         FormatError: as ``encode``.
     """
     generate = isinstance(prompt, TextPrompt) or prompt.messages[-1].role != "assistant"
-    pieces = [piece for piece in _pieces(prompt, tokenizer, generate) if piece.text]
+    pieces = [piece for piece in pieces_of(prompt, tokenizer, generate=generate) if piece.text]
     return sum(_seam_differs(tokenizer, one, two) for one, two in pairwise(pieces))
 
 
-def stop_token(tokenizer: Any) -> int:
-    """The id with which the chat template ends an assistant turn: what a chat student must emit.
-
-    Raises:
-        FormatError: there is no chat template, or an assistant turn does not end with one token.
-    """
-    return _stop(tokenizer, frames(tokenizer, ("user", "assistant"), generate=False)[-1])
-
-
-def _stop(tokenizer: Any, frame: str) -> int:
-    first = text_ids(tokenizer, frame, control=True)[:1]
-    if not first or not is_control(tokenizer, first[0]):
-        raise FormatError(
-            f"the chat template ends an assistant turn with {frame[:40]!r}, which does not begin with a "
-            "control token, so a model could not learn to stop; use the text renderer, or another template"
-        )
-    return first[0]
-
-
-def _pieces(prompt: Prompt, tokenizer: Any, generate: bool) -> list[_Piece]:
-    if isinstance(prompt, TextPrompt):
-        return _text_pieces(prompt)
-    return _chat_pieces(prompt, tokenizer, generate)
-
-
-def _text_pieces(prompt: TextPrompt) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    marked = ((segment.source == "model" and not segment.shared, segment) for segment in prompt.segments)
-    for (model, shared), group in groupby(marked, key=lambda pair: (pair[0], pair[1].shared)):
-        texts = [segment.text for _, segment in group]
-        if model:
-            pieces += [_Piece(text, trained="all") for text in texts]
-        else:
-            pieces.append(_Piece("".join(texts), shared=shared))
-    return pieces
-
-
-def _chat_pieces(prompt: ChatPrompt, tokenizer: Any, generate: bool) -> list[_Piece]:
-    messages = fold_system(prompt.messages, tokenizer)
-    if not generate:
-        while messages and messages[-1].role != "assistant":
-            messages = messages[:-1]
-    if not messages or (generate and messages[-1].role == "assistant"):
-        raise FormatError(
-            "a prompt must not end with an assistant message, and a training row must have one; "
-            f"the roles are: {', '.join(message.role for message in prompt.messages) or 'none'}"
-        )
-    written = frames(tokenizer, tuple(message.role for message in messages), generate=generate)
-    common = next((n for n, message in enumerate(messages) if not message.shared), len(messages))
-    pieces = [_Piece(written[0], control=True, shared=common > 0)]
-    for index, message in enumerate(messages):
-        model = message.role == "assistant" and not message.shared
-        frame = written[index + 1]
-        if model:
-            _stop(tokenizer, frame)
-        pieces.append(_Piece(message.content, trained="all" if model else "none", shared=index < common))
-        pieces.append(
-            _Piece(frame, trained="first" if model else "none", control=True, shared=index < common)
-        )
-    return pieces
-
-
-def _piece_ids(tokenizer: Any, piece: _Piece) -> list[int]:
+def _piece_ids(tokenizer: Any, piece: Piece) -> list[int]:
     if not piece.shared and not piece.control:
         return text_ids(tokenizer, piece.text, control=False)
     kept = _shared.setdefault(tokenizer, {})
@@ -169,7 +98,7 @@ def _piece_ids(tokenizer: Any, piece: _Piece) -> list[int]:
     return kept[key]
 
 
-def _labels(piece: _Piece, ids: list[int]) -> list[int]:
+def _labels(piece: Piece, ids: list[int]) -> list[int]:
     if piece.trained == "all":
         return ids
     if piece.trained == "first":
@@ -185,7 +114,7 @@ def _last_label(labels: list[int]) -> int:
     return len(labels)
 
 
-def _seam_differs(tokenizer: Any, one: _Piece, two: _Piece) -> bool:
+def _seam_differs(tokenizer: Any, one: Piece, two: Piece) -> bool:
     apart = _piece_ids(tokenizer, one) + _piece_ids(tokenizer, two)
     control = one.control or two.control
     return text_ids(tokenizer, one.text + two.text, control=control) != apart

@@ -2,6 +2,10 @@
 
 A trajectory's seed and content depend on its identity alone, so the same episodes come out at any
 concurrency and in any order, and a run that was killed owes exactly what is missing.
+
+With a goal, a run ends when its target is reached or its budget spent. Episodes in flight at that
+moment are finished and kept: they are paid for (a server goes on writing when nobody listens any
+more), a selection may prefer them, and there are fewer of them than ``concurrency``.
 """
 
 from __future__ import annotations
@@ -9,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from pipeline.environments.base import Environment
 from pipeline.errors import ModelError, QuotaError
@@ -19,13 +23,17 @@ from pipeline.methods.base import Method, Seat
 from pipeline.models.base import Model, Sampling
 from pipeline.recipe.models import MethodRecipe
 from pipeline.rollout.episode import Limits, play
+from pipeline.rollout.goal import Goal
+from pipeline.rollout.jobs import Job, Jobs, PanelJobs, RoundJobs
+from pipeline.rollout.projection import Projection, open_episodes, project
+from pipeline.rollout.tally import FIRST, REPEATED, Tally, read_held
 from pipeline.trajectories.schema import Outcome, Task, Trajectory, Usage, episode_seed, trajectory_id
 from pipeline.trajectories.store import TrajectoryStore
 
 MODEL_ERRORS: Final = 10
 """So many model errors in a row mean that the model is down: the run stops."""
-REPEATED: Final = frozenset({Outcome.MODEL_ERROR, Outcome.ENVIRONMENT_ERROR})
-"""Outcomes that are no fault of the agent: such episodes are played again on resume."""
+Ended = Literal["panel", "target", "budget"]
+"""Why a run is over: every episode is played, enough are correct, or no more can be paid for."""
 
 
 class Progress(Protocol):
@@ -41,6 +49,19 @@ class Progress(Protocol):
 
     def end(self) -> None:
         """The run is over, for whatever reason."""
+        ...
+
+
+@runtime_checkable
+class GoalProgress(Progress, Protocol):
+    """Watches a run that has a goal; other watchers are told only what ``Progress`` says."""
+
+    def aim(self, tally: Tally) -> None:
+        """Said before ``begin``; the tally goes on counting."""
+        ...
+
+    def project(self, projection: Projection) -> None:
+        """Said after the first fifty episodes of a call, and each time their number has doubled."""
         ...
 
 
@@ -93,7 +114,12 @@ class Plan:
 
 @dataclass
 class Summary:
-    """What a call of ``run_episodes`` did. ``kept`` counts the episodes that were there before."""
+    """What a call of ``run_episodes`` did.
+
+    ``kept`` counts the episodes that were there before. With a target, ``owed`` is how many the call
+    might have had to play, and ``counted`` how many correct trajectories of the whole run count;
+    ``projection`` stands only where there is a goal.
+    """
 
     owed: int = 0
     kept: int = 0
@@ -102,6 +128,9 @@ class Summary:
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
+    ended: Ended = "panel"
+    counted: int = 0
+    projection: Projection | None = None
 
     def add(self, trajectory: Trajectory) -> None:
         """Count a finished episode."""
@@ -119,11 +148,16 @@ async def run_episodes(
     samples: int = 1,
     concurrency: int = 16,
     progress: Progress | None = None,
+    goal: Goal | None = None,
 ) -> Summary:
     """Play every episode that is not in the store, or ended there through no fault of the agent.
 
     Each trajectory is stored the moment its episode is over. Memory does not grow with the number
     of episodes beyond their ids. Cancelling keeps what is stored.
+
+    With a goal, samples go round by round, a task that has enough correct trajectories is not
+    sampled again, and the run ends when the target is reached or a budget allows no more episodes.
+    What the store holds already counts.
 
     Args:
         plan: environment, method, model and settings.
@@ -131,14 +165,15 @@ async def run_episodes(
         store: where trajectories go; it is locked, and left open.
         samples: episodes a task.
         concurrency: episodes at a time.
-        progress: is told how the run goes.
+        progress: is told how the run goes; a ``GoalProgress`` also hears projections.
+        goal: the target and the budgets; by default everything is played.
 
     Raises:
-        QuotaError: the endpoint will not answer again.
+        QuotaError: the endpoint will not answer again (and the target is not reached).
         ModelError: the model failed ``MODEL_ERRORS`` episodes in a row.
         StoreError: the store is locked, damaged or cannot be written.
     """
-    run = _Run(plan, tasks, store, samples, progress)
+    run = _Run(plan, tasks, store, samples, progress, goal or Goal())
     return await run.play(concurrency)
 
 
@@ -152,58 +187,101 @@ class _Run:
         store: TrajectoryStore,
         samples: int,
         progress: Progress | None,
+        goal: Goal,
     ) -> None:
         self.plan = plan
-        self.tasks = tasks
-        self.samples = samples
         self.store = store
         self.progress = progress
         self.limits = plan.limits
         self.sampling = plan.sampling
         self.settings = plan.settings()
-        self.failures = 0
+        self.tally = Tally(goal, len(tasks), samples)
         self.summary = Summary()
+        self.failures = self.flying = 0
+        self.milestone = FIRST
+        self.quota: QuotaError | None = None
+        self.changed = asyncio.Event()
+        self.start = time.monotonic()
         store.lock()
-        self.settled = {identity for identity, outcome in store.outcomes().items() if outcome not in REPEATED}
+        self.jobs = self.owed(tasks, samples)
+
+    def owed(self, tasks: Sequence[Task], samples: int) -> Jobs:
+        """Find out what is there already, and so what is to play."""
+        summary = self.summary
+        if self.tally.goal.bounded:
+            settled = read_held(self.store.path, tasks, self.identify, self.tally)
+            summary.kept = len(settled)
+            summary.owed = 0 if self.tally.reached else round(open_episodes(self.tally, 0.0))
+            return RoundJobs(tasks, self.identify, settled, self.tally)
+        settled = {name for name, outcome in self.store.outcomes().items() if outcome not in REPEATED}
+        jobs = PanelJobs(tasks, samples, self.identify, settled)
+        summary.owed = jobs.count()
+        summary.kept = len(tasks) * samples - summary.owed
+        return jobs
+
+    def identify(self, task: Task, sample: int) -> str:
+        return self.plan.identity(task, sample, self.settings)
 
     async def play(self, concurrency: int) -> Summary:
-        start = time.monotonic()
-        total = len(self.tasks) * self.samples
-        self.summary.owed = sum(1 for _ in self.jobs())
-        self.summary.kept = total - self.summary.owed
+        self.start = time.monotonic()
+        if isinstance(self.progress, GoalProgress) and self.tally.goal.bounded:
+            self.progress.aim(self.tally)
         if self.progress:
             self.progress.begin(self.summary.owed)
-        jobs = self.jobs()
-        workers = [asyncio.create_task(self.work(jobs)) for _ in range(min(concurrency, self.summary.owed))]
+        workers = [asyncio.create_task(self.work()) for _ in range(min(concurrency, self.summary.owed))]
         try:
             await asyncio.gather(*workers)
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-            self.summary.seconds = time.monotonic() - start
+            self.conclude()
             if self.progress:
                 self.progress.end()
+        if self.quota and not self.tally.reached:
+            raise QuotaError(self.stopped(self.quota)) from None
         return self.summary
 
-    def jobs(self) -> Iterator[tuple[Task, int, str]]:
-        """The episodes that are owed: task, sample and id."""
-        for task in self.tasks:
-            for sample in range(self.samples):
-                identity = self.plan.identity(task, sample, self.settings)
-                if identity not in self.settled:
-                    yield task, sample, identity
+    def conclude(self) -> None:
+        """Fill in what is known in the end."""
+        summary = self.summary
+        summary.seconds = time.monotonic() - self.start
+        summary.counted = self.tally.counted
+        if self.tally.reached:
+            summary.ended = "target"
+        if self.tally.goal.bounded and self.tally.episodes:
+            summary.projection = project(self.tally, summary.done, summary.seconds)
 
-    async def work(self, jobs: Iterator[tuple[Task, int, str]]) -> None:
-        """Take one job after another from the iterator that all workers share."""
-        for task, sample, identity in jobs:
+    async def work(self) -> None:
+        """Play one job after another."""
+        while (job := await self.next()) is not None:
             try:
-                trajectory = await self.episode(task, sample, identity)
+                self.keep(await self.episode(job.task, job.sample, job.identity))
             except QuotaError as error:
-                raise QuotaError(self.stopped(error)) from None
-            self.keep(trajectory)
+                # The others come to their own end: what they have paid for may still be finished.
+                self.quota = error
+            finally:
+                self.flying -= 1
+                self.jobs.over(job)
+                self.changed.set()
+                self.changed = asyncio.Event()
             # An expert answers without waiting; others, and Ctrl-C, must have their turn.
             await asyncio.sleep(0)
+
+    async def next(self) -> Job | None:
+        """The next job, once one may begin; None when the run is to end."""
+        while not (self.quota or self.tally.reached):
+            affordable = self.tally.affords(self.flying)
+            job = self.jobs.take() if affordable or not self.flying else None
+            if job is not None and affordable:
+                self.flying += 1
+                return job
+            if job is not None:
+                self.summary.ended = "budget"
+            if not self.flying or (affordable and not self.jobs.more):
+                return None
+            await self.changed.wait()
+        return None
 
     async def episode(self, task: Task, sample: int, identity: str) -> Trajectory:
         plan = self.plan
@@ -220,14 +298,31 @@ class _Run:
     def keep(self, trajectory: Trajectory) -> None:
         self.store.append(trajectory)
         self.summary.add(trajectory)
+        self.tally.add(
+            trajectory.task.id, trajectory.sample, trajectory.usage, correct=trajectory.grade.correct
+        )
         if self.progress:
             self.progress.advance(trajectory)
+        self.look_ahead()
         self.failures = self.failures + 1 if trajectory.outcome is Outcome.MODEL_ERROR else 0
-        if self.failures >= MODEL_ERRORS:
+        if self.failures >= MODEL_ERRORS and not self.tally.reached:
             raise ModelError(
                 self.stopped(trajectory.error, f"{self.failures} model errors in a row, the last: ")
             )
 
+    def look_ahead(self) -> None:
+        """Say now and again what the target will take."""
+        if not self.tally.goal.bounded or self.summary.done < self.milestone or self.tally.reached:
+            return
+        self.milestone *= 2
+        if isinstance(self.progress, GoalProgress):
+            seconds = time.monotonic() - self.start
+            self.progress.project(project(self.tally, self.summary.done, seconds))
+
     def stopped(self, error: object, reason: str = "") -> str:
-        done, owed = self.summary.done, self.summary.owed
-        return f"{reason}{error}. Stopped after {done} of {owed} episodes, which are kept: run again to go on"
+        summary, until = self.summary, self.tally.goal.until
+        so_far = f"after {summary.done} of {summary.owed} episodes"
+        if until is not None:
+            so_far = f"with {self.tally.counted:,} of {until:,} correct after {summary.done:,} episodes"
+        held = f"{summary.kept + summary.done:,} are kept"
+        return f"{reason}{error}. Stopped {so_far}; {held}: run again to go on"

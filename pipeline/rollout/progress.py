@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pipeline.rollout.engine import REPEATED
+from pipeline.rollout.projection import Projection, duration
+from pipeline.rollout.tally import REPEATED, Tally
 from pipeline.trajectories.schema import Trajectory
 
 EVERY_SECONDS: Final = 5.0
@@ -20,16 +22,27 @@ EVERY_SECONDS: Final = 5.0
 class RunProgress:
     """Shows episodes done and owed, how many are correct, tokens, cost, rate and time left.
 
+    Of a run with a target it shows how many correct trajectories count towards it, and projections
+    of what it will take, each on a line that stays.
+
     Args:
         title: what is running (foreign text is shown as it is, never as markup).
         console: where to; by default the standard error.
         clock: seconds, for tests.
+        say: prints a line that is to stay; by default the console does.
     """
 
     def __init__(
-        self, title: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        title: str,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self._title = title
+        self._print = say or self._to_console
+        self._tally: Tally | None = None
+        self._before = 0
         self._console = console or Console(stderr=True)
         self._clock = clock
         self._bar: Progress | None = None
@@ -37,6 +50,11 @@ class RunProgress:
         self._cost = 0.0
         self._said_done = -1
         self._start = self._said = clock()
+
+    def aim(self, tally: Tally) -> None:
+        """Show how near the target is."""
+        self._tally = None if tally.goal.until is None else tally
+        self._before = tally.counted
 
     def begin(self, owed: int) -> None:
         """Start counting."""
@@ -53,7 +71,8 @@ class RunProgress:
                 TimeRemainingColumn(),
                 console=self._console,
             )
-            self._bar.add_task(self._title, total=owed, state=self.line())
+            _, total = self._way()
+            self._bar.add_task(self._title, total=total, state=self.line())
             self._bar.start()
 
     def advance(self, trajectory: Trajectory) -> None:
@@ -64,9 +83,14 @@ class RunProgress:
         self._tokens += trajectory.usage.prompt_tokens + trajectory.usage.completion_tokens
         self._cost += trajectory.usage.cost
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, state=self.line())
+            self._bar.update(self._bar.task_ids[0], completed=self._way()[0], state=self.line())
         elif self._clock() - self._said >= EVERY_SECONDS:
             self._say()
+
+    def project(self, projection: Projection) -> None:
+        """Say what the target will take."""
+        with self._bar_away():
+            self._print(f"{self._title}: {projection}")
 
     def end(self) -> None:
         """Say the last word."""
@@ -79,31 +103,45 @@ class RunProgress:
     def line(self) -> str:
         """The state in words."""
         seconds = max(self._clock() - self._start, 1e-9)
-        parts = [
-            f"{self._done}/{self._owed} episodes",
-            f"{self._correct} correct",
-            f"{self._tokens:,} tokens",
-        ]
+        counted, total = self._way()
+        if self._tally:
+            parts = [f"{self._tally.counted:,}/{self._tally.goal.until:,} correct", f"{self._done} episodes"]
+        else:
+            parts = [f"{self._done}/{self._owed} episodes", f"{self._correct} correct"]
+        parts.append(f"{self._tokens:,} tokens")
         if self._errors:
             parts.append(f"{self._errors} errors")
         if self._cost:
             parts.append(f"cost {self._cost:.2f}")
         if self._done:
             parts.append(f"{self._done / seconds:.1f}/s")
-        if 0 < self._done < self._owed:
-            left = (self._owed - self._done) * seconds / self._done
-            parts.append(f"about {duration(left)} left")
+        if 0 < counted < total:
+            parts.append(f"about {duration((total - counted) * seconds / counted)} left")
         return ", ".join(parts)
+
+    def _way(self) -> tuple[int, int]:
+        """How far this call has come, and how far it has to go."""
+        if self._tally is None or self._tally.goal.until is None:
+            return self._done, self._owed
+        return self._tally.counted - self._before, self._tally.goal.until - self._before
 
     def _say(self) -> None:
         self._said, self._said_done = self._clock(), self._done
-        self._console.print(Text(f"{self._title}: {self.line()}"), soft_wrap=True)
+        self._to_console(f"{self._title}: {self.line()}")
 
+    @contextmanager
+    def _bar_away(self) -> Generator[None]:
+        """Takes the bar off the screen: what prints the line may know nothing of it."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.live.transient = True
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.live.transient = False
+            self._bar.start()
 
-def duration(seconds: float) -> str:
-    """Seconds in words: ``45 s``, ``3 min``, ``2 h 5 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    def _to_console(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)

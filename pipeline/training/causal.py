@@ -161,7 +161,7 @@ def _prepare(job: Job, stop: StopCallback) -> tuple[StudentTrainer, DataReport]:
     # Weights that are trained stay in float32: bfloat16 cannot hold the small steps of fine-tuning.
     weights = torch.float32 if job.train.lora is None else dtype
     model, tokenizer = load_causal(job.address, weights, "cpu")
-    if job.export.renderer == "chat":
+    if job.export.renderer != "text":
         _serve_stop(model, stop_token(tokenizer))
     blocks, report = _blocks(job, tokenizer, "train.jsonl")
     for line in report.lines():

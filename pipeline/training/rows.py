@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from pipeline.errors import StoreError, TrainingError
-from pipeline.rendering.base import ChatPrompt, Message, Prompt, Role, Segment, TextPrompt
+from pipeline.rendering.base import ChatPrompt, Message, Prompt, Role, Segment, TextPrompt, ToolCall
+from pipeline.rendering.tools import tool_spec
 from pipeline.trajectories.files import read_json, read_jsonl
 
-Format = Literal["messages", "text", "sharegpt"]
+Format = Literal["messages", "text", "sharegpt", "tools"]
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -57,8 +58,9 @@ def read_export(dataset: Path) -> Export:
         export = Export(raw["format"], raw["renderer"], raw["renderer_version"], raw["styles"])
     except (StoreError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} cannot be read ({error}); export the dataset again") from None
-    if export.format not in ("messages", "text", "sharegpt"):
-        raise TrainingError(f"{path}: format {export.format!r} is none of messages, text, sharegpt")
+    if export.format not in get_args(Format):
+        known = ", ".join(get_args(Format))
+        raise TrainingError(f"{path}: format {export.format!r} is none of {known}")
     return export
 
 
@@ -70,10 +72,13 @@ def read_episodes(path: Path, kind: Format) -> Iterator[Episode]:
     """
     try:
         rows = read_jsonl(path)
-        yield from _text_episodes(rows) if kind == "text" else map(_chat_episode, rows)
+        if kind == "text":
+            yield from _text_episodes(rows)
+        else:
+            yield from map(_tools_episode if kind == "tools" else _chat_episode, rows)
     except StoreError as error:
         raise TrainingError(f"{error}; export the dataset again") from None
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TrainingError(
             f"{path}: a row is not of the format {kind!r} ({error!r}); export it again"
         ) from None
@@ -137,6 +142,21 @@ def _chat_episode(row: Any) -> Episode:
     return Episode(
         row["id"], ChatPrompt(tuple(_message(row["id"], role, content) for role, content in pairs))
     )
+
+
+def _tools_episode(row: Any) -> Episode:
+    messages = tuple(_tools_message(row["id"], message) for message in row["messages"])
+    return Episode(row["id"], ChatPrompt(messages, tools=tuple(tool_spec(tool) for tool in row["tools"])))
+
+
+def _tools_message(name: str, message: Any) -> Message:
+    if message["role"] == "tool":
+        return Message("tool", message["content"], answers=message["tool_call_id"])
+    calls = tuple(
+        ToolCall(call["function"]["name"], dict(call["function"]["arguments"]), call["id"])
+        for call in message.get("tool_calls", ())
+    )
+    return replace(_message(name, message["role"], message["content"]), calls=calls)
 
 
 def _message(name: str, role: str, content: Any) -> Message:

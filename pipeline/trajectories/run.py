@@ -6,6 +6,7 @@ is asked for with other values is refused, because its results would not be thos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ from pipeline.trajectories.schema import digest
 
 ALWAYS = ("name", "seed", "environment")
 """Parts that every stage rests on."""
+FREE = re.compile(
+    r"generate\.(until|samples|per_task|max_cost|max_tokens|concurrency)|evaluate\.concurrency"
+    r"|models\..*\.(price_per_million(\.\d+)?|timeout|max_retries|stream|api_key_env|size)"
+)
+"""Keys that may change in the middle of a run: how many episodes there are, and what asking costs, but
+not what any episode is."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +93,13 @@ def open_run(
     new: dict[str, Any] = recipe.model_dump(mode="json")
     asked = [*ALWAYS, *(new if sections is None else sections)]
     old = _recorded(run.recipe_file)
-    changed = [
+    differences = [
         key
         for section in asked
         if section not in redo and _pick(old, section) is not None
         for key in _differences(_pick(old, section), _pick(new, section), section)
     ]
+    changed = [key for key in differences if not FREE.fullmatch(key)]
     if changed:
         names = ", ".join(dict.fromkeys(changed))
         raise StoreError(

@@ -13,7 +13,7 @@ from pipeline.errors import RecipeError, StoreError
 from pipeline.evaluation.comparisons import Comparison
 from pipeline.evaluation.presentation import markdown, verdict
 from pipeline.evaluation.report import build_report, load_report, terminal_table, write_report
-from pipeline.evaluation.rows import Group
+from pipeline.evaluation.rows import Group, Settings
 from tests.evaluation.builders import episode, make_panel, make_task, prompted, tuned, verdicts
 
 TASKS = [make_task(i, kind="bridge2" if i % 3 else "comparison") for i in range(12)]
@@ -27,7 +27,9 @@ HOSTILE = "m|x\n# Head\u2028<script>alert(1)</script> [l](javascript:x) `c` *b* 
 
 
 def write(folder, groups=GROUPS, **options):
-    return write_report(folder, "atlas-quickstart", PANEL, groups, resamples=199, **options)
+    report = build_report("atlas-quickstart", PANEL, groups, Settings(resamples=199, **options))
+    write_report(folder, report)
+    return report
 
 
 def test_report_json_has_the_promised_keys(tmp_path):
@@ -76,7 +78,7 @@ def test_foreign_text_cannot_break_the_tables(tmp_path):
     group = Group("react", HOSTILE, "prompted", verdicts(TASKS, "ynnnnnnnnnnn"))
     report = write(tmp_path, [group, GROUPS[2]])
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert len(tables(text)) == 3
+    assert len(tables(text)) == 5
     assert all(len({len(row) for row in table}) == 1 for table in tables(text))
     assert all(len(table) == 4 for table in tables(text))
     assert not re.search(r"(?<!\\)<|\x1b|\u2028|^# Head|(?<!\\)\[l", text, flags=re.M)
@@ -89,7 +91,7 @@ def test_foreign_text_cannot_break_the_tables(tmp_path):
 
 
 def test_the_terminal_table_holds_the_numbers_and_the_words():
-    report = build_report("demo", PANEL, GROUPS, resamples=199)
+    report = build_report("demo", PANEL, GROUPS, Settings(resamples=199))
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(terminal_table(report))
     shown = console.export_text()
@@ -104,7 +106,8 @@ def test_labels_cost_versions_and_notes_are_shown_when_there_are_any(tmp_path):
         episode(t, "SUPPORTS", metrics={}, versions={"torch": f"2.1{i % 2}"}) for i, t in enumerate(tasks)
     ]
     groups = [prompted("act", played), tuned("act", played)]
-    report = write_report(tmp_path, "claims", make_panel(tasks), groups, metric="accuracy", resamples=199)
+    report = build_report("claims", make_panel(tasks), groups, Settings("accuracy", resamples=199))
+    write_report(tmp_path, report)
     text = markdown(report)
     assert "| act | base | 0.00 / 0.00 / 0.00 | 0.00 / 0.00 / 0.00 | 0.33 / 1.00 / 0.50 | 0.17 |" in text
     assert "> **Warning.** No effect: act × student" in text
@@ -113,7 +116,7 @@ def test_labels_cost_versions_and_notes_are_shown_when_there_are_any(tmp_path):
 
 
 def test_no_labels_cost_or_notes_leave_no_empty_sections():
-    text = markdown(build_report("demo", PANEL, [prompted("act", [])], resamples=199))
+    text = markdown(build_report("demo", PANEL, [prompted("act", [])], Settings(resamples=199)))
     assert "By label" not in text
     assert "Warning" not in text
     assert "cost" not in text

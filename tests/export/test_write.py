@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.errors import RecipeError, StoreError
 from pipeline.export.write import export_dataset, in_dev
 from pipeline.recipe.models import ExportRecipe
-from pipeline.rendering.base import Exemplar, PromptSpec
+from pipeline.rendering.base import Exemplar, PromptSpec, ToolSpec
 from pipeline.rendering.digest import spec_digest
 from pipeline.trajectories.files import read_jsonl
 from pipeline.trajectories.schema import Step, Trajectory
@@ -27,11 +28,14 @@ SPECS = {
     "react": PromptSpec("react", "Question", "Think and act.", (SHOT,)),
 }
 STYLES = ["react", "act", "cot", "standard"]
+TOOLS = (ToolSpec("Search", "title", "shows a page"), ToolSpec("Finish", "answer", "ends the episode"))
 MANY = [make_trajectory(number) for number in range(1, 9)]
 
 
 def export(folder: Path, trajectories: list[Trajectory], **recipe: Any) -> Any:
-    return export_dataset(folder, lambda: trajectories, ExportRecipe(**recipe), SPECS, {"recipe": "toy"})
+    offered = TOOLS if recipe.get("format") == "tools" else ()
+    specs = {style: replace(spec, tools=offered) for style, spec in SPECS.items()}
+    return export_dataset(folder, lambda: trajectories, ExportRecipe(**recipe), specs, {"recipe": "toy"})
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return read
 
 
-@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt"])
+@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt", "tools"])
 def test_datasets_reads_every_subset_back(tmp_path: Path, load: Any, kind: str) -> None:
     folder = tmp_path / "dataset"
     report = export(folder, MANY, format=kind, styles=STYLES)
@@ -90,7 +94,7 @@ def test_export_json_says_what_was_made(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["text", "messages"])
+@pytest.mark.parametrize("kind", ["text", "messages", "tools"])
 def test_students_are_shown_no_exemplar(tmp_path: Path, kind: str) -> None:
     export(tmp_path / "d", MANY, format=kind, styles=STYLES)
     for style in STYLES:
@@ -103,7 +107,7 @@ def test_invented_text_and_verdicts_are_in_no_row(tmp_path: Path) -> None:
     """A completion may go on to invent an observation; the last observation is a verdict."""
     dirty = with_step(MANY[0], 0, completion=" I look…\nAction 1: Search[Peru]\nObservation 1: invented text")
     dirty = with_step(dirty, 1, observation="Episode finished, reward = 1. Answer is CORRECT")
-    for kind in ("text", "messages", "sharegpt"):
+    for kind in ("text", "messages", "sharegpt", "tools"):
         export(tmp_path / "d", [dirty], format=kind, styles=STYLES)
         written = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "d").rglob("*.jsonl"))
         assert "invented" not in written
@@ -148,7 +152,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt"])
+@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt", "tools"])
 def test_hostile_text_survives_the_round(tmp_path: Path, load: Any, kind: str) -> None:
     many = [
         with_step(
@@ -175,7 +179,7 @@ def test_any_text_gives_one_line_a_row(tmp_path: Path, texts: list[str]) -> None
     assert [json.loads(line)["id"] for line in raw.split(b"\n")[:-1]] == [f"id{n}" for n in range(len(texts))]
 
 
-@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt"])
+@pytest.mark.parametrize("kind", ["text", "messages", "sharegpt", "tools"])
 def test_answers_that_look_like_dates_stay_texts(tmp_path: Path, load: Any, kind: str) -> None:
     """Arrow reads a column of dates as dates; no column of ours may hold nothing else."""
     many = [make_trajectory(number, answer=f"2025-08-0{number}") for number in range(1, 6)]

@@ -39,7 +39,10 @@ def test_the_four_methods_are_there():
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(RecipeError, match=r"'swim'.*act, cot, react, standard"):
+    with pytest.raises(
+        RecipeError,
+        match=r"'swim'.*act, cot, cot_sc, cot_sc_then_react, react, react_im, react_then_cot_sc, standard",
+    ):
         method("swim")
 
 

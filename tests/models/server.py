@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,12 +14,17 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What the server says to one request: an object (sent as JSON) or raw text."""
+    """What the server says to one request: an object (sent as JSON), raw text, or pieces of a stream.
 
-    body: Any
+    ``cut`` drops the connection before the end: after half of a body, or after the last piece.
+    """
+
+    body: Any = None
     status: int = 200
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    pieces: Iterable[bytes] | None = None
+    cut: bool = False
 
 
 @dataclass
@@ -27,6 +33,8 @@ class Server:
     requests: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    abandoned: list[int] = field(default_factory=list)
+    """For each stream that the client hung up on: how many pieces had been sent."""
 
 
 def chat(text: str | None, finish: str = "stop", **counts: Any) -> Answer:
@@ -40,6 +48,47 @@ def failure(status: int, message: str, **fields: Any) -> Answer:
     return Answer({"error": {"message": message, **fields}}, status)
 
 
+def several(texts: list[str], finish: str = "stop", **counts: Any) -> Answer:
+    """A chat answer with several choices, counted as five tokens each."""
+    answer = chat("", finish, completion_tokens=5 * len(texts), **counts)
+    answer.body["choices"] = [
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        for index, text in enumerate(texts)
+    ]
+    return answer
+
+
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    return f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode()
+
+
+def delta(text: str | None = None, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
+    """A chunk of a streamed chat answer."""
+    message = {**fields} if text is None else {"content": text, **fields}
+    return event({"choices": [{"index": index, "delta": message, "finish_reason": finish}]})
+
+
+def counted(prompt: int = 10, completion: int = 5) -> bytes:
+    """The last chunk: no choice, but the count."""
+    return event({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}})
+
+
+DONE = event("[DONE]")
+
+
+def stream(*pieces: bytes, cut: bool = False, endless: bytes | None = None) -> Answer:
+    """A stream of events; ``endless`` is repeated ten thousand times after the others."""
+
+    def sent() -> Iterator[bytes]:
+        yield from pieces
+        for _ in range(10_000 if endless else 0):
+            time.sleep(0.001)
+            yield endless or b""
+
+    return Answer(content_type="text/event-stream", pieces=sent(), cut=cut)
+
+
 @contextmanager
 def serving(respond: Callable[[dict[str, Any]], Answer]) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
@@ -51,13 +100,35 @@ def serving(respond: Callable[[dict[str, Any]], Answer]) -> Iterator[Server]:
             server.paths.append(self.path)
             server.keys.append(self.headers["Authorization"])
             answer = respond(asked)
+            if answer.pieces is not None:
+                self.send_pieces(answer, answer.pieces)
+                return
             raw = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             self.send_response(answer.status)
             headers = {"Content-Type": answer.content_type, "Content-Length": str(len(raw)), **answer.headers}
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(raw)
+            self.wfile.write(raw[: len(raw) // 2] if answer.cut else raw)
+            self.close_connection = self.close_connection or answer.cut
+
+        def send_pieces(self, answer: Answer, pieces: Iterable[bytes]) -> None:
+            self.send_response(answer.status)
+            headers = {"Content-Type": answer.content_type, "Transfer-Encoding": "chunked", **answer.headers}
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            sent = 0
+            try:
+                for piece in pieces:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                    sent += 1
+                if not answer.cut:
+                    self.wfile.write(b"0\r\n\r\n")
+            except ConnectionError:
+                server.abandoned.append(sent)
+                answer = Answer(cut=True)
+            self.close_connection = self.close_connection or answer.cut
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from pipeline.errors import ContextLimitError, ModelError, QuotaError
-from pipeline.models.base import Completion, Request, Sampling
 from pipeline.models.openai import OpenAIModel
 from pipeline.models.wire import completion_budget, cut_at_stop, estimate_tokens
 from pipeline.recipe.models import ModelRecipe
-from pipeline.rendering.base import ChatPrompt, Message, Prompt, Segment, TextPrompt
-from tests.models.server import Answer, Server, chat, failure, serving
+from pipeline.rendering.base import ChatPrompt, Message
+from tests.models.asking import ask, recipe, text_prompt
+from tests.models.server import Answer, chat, failure, serving
 from tests.rollout.faults import fault
 
 KEY = "sk-very-secret-0123456789"
@@ -21,29 +20,6 @@ KEY = "sk-very-secret-0123456789"
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-def recipe(server: Server, **fields: Any) -> ModelRecipe:
-    return ModelRecipe(address=f"openai:teacher/large@{server.url}", **{"max_retries": 0, **fields})
-
-
-def text_prompt(text: str = "Question: q\nThought 1:", stop: tuple[str, ...] = ()) -> TextPrompt:
-    return TextPrompt((Segment(text),), stop)
-
-
-def ask(
-    model: OpenAIModel, prompt: Prompt | None = None, *, max_tokens: int = 100, seed: int = 0
-) -> Completion:
-    async def once() -> Completion:
-        try:
-            return await model.generate(
-                Request(prompt or text_prompt(), Sampling(0.7, 0.9, max_tokens), "episode", seed)
-            )
-        finally:
-            model.forget("episode")
-            await model.close()
-
-    return asyncio.run(once())
 
 
 def test_raw_text_becomes_one_user_message_and_settings_are_passed() -> None:
@@ -120,12 +96,59 @@ def test_no_quota_fails_at_once() -> None:
     assert len(server.requests) == 1 + fault("C02")["expected"]["retries"]
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(402, "Payment required"),
+        Answer(b"pay first", 402, "text/plain"),
+        failure(400, "Billing hard limit has been reached", code="billing_hard_limit_reached"),
+        failure(429, "You exceeded your current quota", type="insufficient_quota"),
+        failure(429, "Limit reached", code="billing_hard_limit_reached"),
+    ],
+)
+def test_whatever_has_to_be_paid_for_is_a_quota(refusal: Answer) -> None:
+    with serving(lambda _: refusal) as server, pytest.raises(QuotaError, match="no quota left"):
+        ask(OpenAIModel(recipe(server, max_retries=5)))
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("body", [{"error": {"message": "slow down", "code": "rate_limit"}}, b"busy", []])
 def test_other_rate_limits_are_retried_by_the_sdk(body: Any) -> None:
     answers = [Answer(body, 429, headers={"Retry-After": "0.01"}), chat("at last")]
     with serving(lambda _: answers.pop(0)) as server:
         found = ask(OpenAIModel(recipe(server, max_retries=1)))
     assert (found.text, len(server.requests)) == ("at last", 2)
+
+
+def test_retry_after_is_honoured() -> None:
+    answers = [failure(429, "slow down"), failure(503, "busy"), chat("at last")]
+    for answer in answers[:2]:
+        answer.headers["Retry-After"] = "0.2"
+    with serving(lambda _: answers.pop(0)) as server:
+        found = ask(OpenAIModel(recipe(server, max_retries=2)))
+    assert (found.text, len(server.requests), found.usage.calls) == ("at last", 3, 1)
+    assert 0.4 <= found.usage.seconds < 0.9
+
+
+@pytest.mark.parametrize(
+    "fault", [failure(500, "oops"), Answer({"choices": []}, cut=True), failure(408, "slow")]
+)
+def test_a_failure_that_may_pass_is_retried_and_counted_once(fault: Answer) -> None:
+    fault.headers["Retry-After"] = "0.01"
+    answers = [fault, chat("at last")]
+    with serving(lambda _: answers.pop(0)) as server:
+        found = ask(OpenAIModel(recipe(server, max_retries=1)))
+    assert len(server.requests) == 2
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.calls) == (10, 5, 1)
+
+
+def test_an_answer_cut_in_the_middle_is_a_connection_that_failed() -> None:
+    with (
+        serving(lambda _: Answer(chat("whole").body, cut=True)) as server,
+        pytest.raises(ModelError, match="cannot be reached"),
+    ):
+        ask(OpenAIModel(recipe(server)))
+    assert len(server.requests) == 1
 
 
 def test_the_budget_is_what_the_context_leaves() -> None:
@@ -200,6 +223,13 @@ def test_uncounted_usage_is_estimated_and_says_so() -> None:
         found = ask(OpenAIModel(recipe(server)), text_prompt("12345"))
     assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (2, 2)
     assert found.flags == ("usage_estimated",)
+
+
+def test_thinking_is_not_shown_but_counted() -> None:
+    choice = {"message": {"content": "12345678", "reasoning_content": "1234"}, "finish_reason": "stop"}
+    with serving(lambda _: Answer({"choices": [choice]})) as server:
+        found = ask(OpenAIModel(recipe(server)))
+    assert (found.text, found.usage.completion_tokens) == ("12345678", 3)
 
 
 @pytest.mark.parametrize(
@@ -310,11 +340,13 @@ def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         "openai:m@https://h/v1?key=abc",
         "openai:m@http://h:notaport/v1",
         "openai:m@http://[/v1",
+        "openai:m@https://user:key=abc@h/v1",
+        "openai:m@HTTPS://key=abc@h/v1",
     ],
 )
 def test_addresses_that_cannot_be_used(address: str) -> None:
     with pytest.raises(ModelError) as caught:
-        OpenAIModel(ModelRecipe(address=address))
+        OpenAIModel(ModelRecipe.model_construct(**{**ModelRecipe(address="x").__dict__, "address": address}))
     assert "key=abc" not in str(caught.value)
 
 

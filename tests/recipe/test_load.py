@@ -141,12 +141,3 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text):
         load_recipe(path)
     except RecipeError as error:
         assert str(error)
-
-
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml")), ids=lambda p: p.stem
-)
-def test_every_recipe_of_the_repository_loads_and_opens_with_its_command(path):
-    loaded = load_recipe(path)
-    assert loaded.description
-    assert path.read_text().startswith("# staract run recipes/")

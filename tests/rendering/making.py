@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, process
 from tokenizers.models import BPE
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
-from pipeline.rendering.base import Exemplar, PromptSpec
+from pipeline.rendering.base import Exemplar, PromptSpec, ToolSpec
 from pipeline.trajectories.schema import Step, Task
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "data" / "chat_templates"
@@ -119,3 +120,29 @@ def spec(style: str = "react", shots: int = 1) -> PromptSpec:
     worked = steps("Bern is a city.") if style in ("act", "react") else steps()
     exemplar = Exemplar(instruction="What is Bern?", steps=tuple(worked), answer="a city")
     return PromptSpec(style, "Question", "Solve the task.", (exemplar,) * shots)  # type: ignore[arg-type]
+
+
+TOOLS = (
+    ToolSpec("Search", "title", "shows the beginning of a page"),
+    ToolSpec("Wait", "", "does nothing"),
+    ToolSpec("Finish", "answer", "ends the episode"),
+)
+TOOL_TAGS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+LIST_TAGS = [
+    "[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+]  # fmt: skip
+
+
+def with_tools(chat_template: str) -> Any:
+    """The byte-level tokeniser with the tags of tool calls: plain as Qwen's, special as Mistral's."""
+    tokenizer = byte_level(template(chat_template))
+    tokenizer.add_tokens([AddedToken(tag, special=False) for tag in TOOL_TAGS])
+    tokenizer.add_special_tokens({"extra_special_tokens": [*CONTROL, *LIST_TAGS]})
+    if chat_template.startswith("tools_hermes"):
+        tokenizer.eos_token = "<|im_end|>"
+    return tokenizer
+
+
+def tool_spec(style: str = "react", shots: int = 1) -> PromptSpec:
+    return replace(spec(style, shots), tools=TOOLS if style in ("act", "react") else ())

@@ -87,9 +87,9 @@ def test_an_episode_without_steps_is_no_row():
 
 
 def test_renderers_have_names_and_versions():
-    for name in ("text", "chat"):
+    for name in ("text", "chat", "tools"):
         renderer = load_renderer(name)
         assert renderer.name == name
         assert renderer.version
-    with pytest.raises(RecipeError, match=r"'tools'.*chat, text"):
-        load_renderer("tools")
+    with pytest.raises(RecipeError, match=r"'prose'.*chat, text, tools"):
+        load_renderer("prose")

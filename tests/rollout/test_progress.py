@@ -4,7 +4,10 @@ import io
 
 from rich.console import Console
 
+from pipeline.rollout.goal import Goal
 from pipeline.rollout.progress import RunProgress, duration
+from pipeline.rollout.projection import project
+from pipeline.rollout.tally import Tally
 from pipeline.trajectories.schema import Grade, Outcome, Trajectory, Usage
 from tests.rollout.toy import task
 
@@ -75,3 +78,44 @@ def test_durations() -> None:
         "3 min",
         "2 h 5 min",
     ]
+
+
+def test_a_target_is_what_counts_and_projections_stay() -> None:
+    out, clock, said = io.StringIO(), Clock(), []
+    tally = Tally(Goal(until=1000), 5000, 1)
+    for number in range(400):
+        tally.add(f"before{number}", 0, Usage(), correct=True)
+    progress = RunProgress("[b]run", Console(file=out, width=40), clock)
+    progress.aim(tally)
+    progress.begin(4600)
+    for number in range(4):
+        clock.now += 1.5
+        tally.add(f"t{number}", 0, Usage(), correct=number < 3)
+        progress.advance(trajectory(number < 3))
+    progress.project(project(tally, 4, 6.0))
+    progress.end()
+    lines = out.getvalue().split("\n")
+    # Three more in six seconds: 597 take 1,194 s.
+    assert (
+        lines[0] == "[b]run: 403/1,000 correct, 4 episodes, 4,000 tokens, cost 0.02, 0.7/s, about 20 min left"
+    )
+    assert lines[1].startswith("[b]run: at 100% (99–100%) correct, 1,000 need about 1,000 episodes, 0 tokens")
+    assert len(lines) == 3
+
+    RunProgress("run", Console(file=out), say=said.append).project(project(tally, 4, 6.0))
+    assert len(said) == 1
+
+
+def test_a_projection_stands_above_the_bar() -> None:
+    out = io.StringIO()
+    tally = Tally(Goal(until=2), 5, 1)
+    progress = RunProgress("run", Console(file=out, force_terminal=True, width=200))
+    progress.aim(tally)
+    progress.begin(5)
+    tally.add("t", 0, Usage(), correct=True)
+    progress.advance(trajectory(True))
+    progress.project(project(tally, 1, 1.0))
+    progress.end()
+    assert "1/2 correct, 1 episodes" in out.getvalue()
+    assert "2 need about 2 episodes" in out.getvalue()
+    assert "50%" in out.getvalue()

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import ClassVar
 
-from pipeline.environments.answers import Mode, best, claim_label, exact_match, f1, normalise
+from pipeline.environments.answers import claim_label, normalise
 from pipeline.environments.atlas.expert import Expert
 from pipeline.environments.atlas.pages import pages, redirects
 from pipeline.environments.atlas.tasks import KINDS, TASKS_VERSION, tasks
 from pipeline.environments.atlas.world import load_world
 from pipeline.environments.wiki.episode import WIKI_TOOLS, WikiEpisode
+from pipeline.environments.wiki.grading import grade_claim, grade_question
 from pipeline.environments.wiki.local import LocalWiki
 from pipeline.errors import RecipeError
 from pipeline.recipe.models import PanelRecipe
@@ -19,8 +20,6 @@ from pipeline.trajectories.schema import Grade, Split, Step, Task
 
 LABEL = {"questions": "Question", "claims": "Claim"}
 MAX_STEPS = {"questions": 7, "claims": 5}
-MODES: dict[Mode, str] = {"strict": "", "official": "_official"}
-"""Both ways to score an answer, and what each adds to a metric's name; strict decides."""
 
 
 @cache
@@ -92,12 +91,4 @@ class AtlasEnvironment:
 
 def grade(task: Task, answer: str | None) -> Grade:
     """The verdict on an answer; None is an episode without one."""
-    if task.family == "claims":
-        right = float(answer is not None and claim_label(answer) == task.gold[0])
-        return Grade(correct=bool(right), reward=right, metrics={"accuracy": right})
-    metrics = {
-        f"{name}{suffix}": best(metric, answer or "", task.gold, mode)
-        for mode, suffix in MODES.items()
-        for name, metric in (("em", exact_match), ("f1", f1))
-    }
-    return Grade(correct=bool(metrics["em"]), reward=metrics["em"], metrics=metrics)
+    return grade_claim(task, answer) if task.family == "claims" else grade_question(task, answer)

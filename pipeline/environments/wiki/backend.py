@@ -17,6 +17,10 @@ class Page:
     text: str
 
 
+class Meanings(list[str]):
+    """The titles that an ambiguous title may mean, as its page lists them."""
+
+
 class WikiBackend(Protocol):
     """Where pages come from. Safe to use from several threads at once.
 
@@ -28,7 +32,7 @@ class WikiBackend(Protocol):
     def find(self, title: str) -> Page | list[str]:
         """The page of that title (redirects followed), or up to five similar titles, best first.
 
-        An ambiguous title gives the titles that it could mean. Any string is a legal title.
+        An ambiguous title gives its ``Meanings``. Any string is a legal title.
 
         Raises:
             EnvironmentFault: the wiki itself cannot be reached or read.

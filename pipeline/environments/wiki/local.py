@@ -1,33 +1,38 @@
-"""A wiki on this machine: SQLite finds a page by its title, tantivy ranks similar titles.
+"""A wiki on this machine: SQLite finds a page by its title, tantivy finds similar titles.
 
-Without a folder everything is kept in memory and the ranked index is built at the first search that
-misses; with a folder both are built once and opened afterwards.
+Without a folder everything is kept in memory and the title index is built at the first search that
+misses; with a folder both are built once and opened afterwards. ``staract wiki build`` makes a folder
+from a data set: see ``build.py``.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 import sqlite3
 import threading
-from collections.abc import Iterable
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import tantivy
-
+from pipeline.environments.wiki import store
 from pipeline.environments.wiki.backend import SIMILAR, Page
-from pipeline.environments.wiki.titles import MAX_QUERY, clean, fold, trigrams, words
+from pipeline.environments.wiki.build import build_folder, fill
+from pipeline.environments.wiki.index import TitleIndex
+from pipeline.environments.wiki.titles import MAX_QUERY, clean, fold
 from pipeline.errors import EnvironmentFault
 
-FORMAT = "1"
-_TABLES = """
-CREATE TABLE pages (title TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE keys (key TEXT NOT NULL, title TEXT NOT NULL, rank INTEGER NOT NULL);
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-"""
-_CANDIDATES = 4 * SIMILAR
-_TERMS = 64
-_WORD_WEIGHT = 2.0
+_BY_KEY: Final = "SELECT title, text FROM pages WHERE key = ? ORDER BY title = ? DESC, title"
+_BY_OTHER: Final = (
+    "SELECT title, text FROM redirects JOIN pages ON pages.id = redirects.page"
+    " WHERE redirects.key = ? ORDER BY rank"
+)
+_AMBIGUOUS: Final = re.compile(r"\b(?:may|can) (?:also )?refer to:|\bcommonly refers to:")
+_LISTED: Final = 200
+"""Lines of a disambiguation page that are read."""
+
+_CUT: Final = re.compile(r",|:| [–—-] |\(\d{4}|\)\s")
 
 
 class LocalWiki:
@@ -35,9 +40,10 @@ class LocalWiki:
 
     def __init__(self, connection: sqlite3.Connection, index: Path | None = None) -> None:
         self._connection = connection
-        self._index_path = index
+        self._index_folder = index
         self._lock = threading.Lock()
-        self._ranked: tuple[Any, Any] | None = None
+        self._index_lock = threading.Lock()
+        self._index: TitleIndex | None = None
         self.version = str(self._rows("SELECT value FROM meta WHERE name = 'version'")[0][0])
 
     @classmethod
@@ -51,29 +57,18 @@ class LocalWiki:
     ) -> LocalWiki:
         """Build a wiki from pages and redirects (other title, title).
 
-        Another title that leads to several pages is ambiguous. With a folder, the wiki is written
-        beside it first and appears there only when it is whole.
+        Of pages of the same title the first counts. Another title that leads to several pages is
+        ambiguous. With a folder, the wiki is written beside it first and appears there only when it
+        is whole.
 
         Raises:
             EnvironmentFault: the folder exists already, or cannot be written.
         """
         if folder is None:
-            connection = sqlite3.connect(":memory:", check_same_thread=False)
-            _fill(connection, pages, redirects, version)
+            connection = store.create_in_memory()
+            fill(connection, pages, redirects, version)
             return cls(connection)
-        if folder.exists():
-            raise EnvironmentFault(f"{folder} exists already: delete it to build the wiki again")
-        partial = folder.with_name(f"{folder.name}.partial")
-        try:
-            shutil.rmtree(partial, ignore_errors=True)
-            (partial / "titles").mkdir(parents=True)
-            connection = sqlite3.connect(partial / "pages.sqlite")
-            _fill(connection, pages, redirects, version)
-            _title_index(_titles(connection), partial / "titles")
-            connection.close()
-            partial.rename(folder)
-        except (OSError, sqlite3.Error) as error:
-            raise EnvironmentFault(f"the wiki {folder} cannot be written: {error}") from error
+        build_folder(folder, pages, redirects, version)
         return cls.open(folder)
 
     @classmethod
@@ -83,122 +78,88 @@ class LocalWiki:
         Raises:
             EnvironmentFault: there is none, or it is damaged or of another format.
         """
-        path = folder / "pages.sqlite"
+        path = folder / store.PAGES
         if not path.is_file():
-            raise EnvironmentFault(f"{folder} holds no wiki (no pages.sqlite): build it first")
-        try:
-            connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
+            raise EnvironmentFault(
+                f"{folder} holds no wiki (no {store.PAGES}): build it with staract wiki build"
             )
-            found = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
-            if found != (FORMAT,):
-                raise EnvironmentFault(f"{folder} has another wiki format than {FORMAT!r}: build it again")
-            return cls(connection, folder / "titles")
+        try:
+            connection = store.open_read_only(path)
+            if store.get_meta(connection, "format") != store.FORMAT:
+                raise EnvironmentFault(
+                    f"{folder} has another wiki format than {store.FORMAT!r}: build it again"
+                )
+            return cls(connection, folder / store.TITLES)
         except sqlite3.Error as error:
             raise EnvironmentFault(f"the wiki {folder} cannot be read ({error}): build it again") from error
 
     def find(self, title: str) -> Page | list[str]:
         """The page of a title, the titles that an ambiguous one may mean, or similar ones."""
-        title = clean(title[: MAX_QUERY * 4])
-        exact = self._rows("SELECT title, text FROM pages WHERE title = ?", title)
-        if exact:
-            return Page(*exact[0])
-        meant = [
-            row[0] for row in self._rows("SELECT title FROM keys WHERE key = ? ORDER BY rank", fold(title))
-        ]
-        if len(meant) == 1:
-            return Page(*self._rows("SELECT title, text FROM pages WHERE title = ?", meant[0])[0])
-        return meant[:SIMILAR] or self._similar(title)
+        title = unicodedata.normalize("NFC", clean(title[: MAX_QUERY * 4]))
+        key = fold(title)
+        found = self._rows(_BY_KEY, key, title) or self._rows(_BY_OTHER, key)
+        if not found:
+            return self._similar(key)
+        if len(found) > 1 and found[0][0] != title:
+            return [str(row[0]) for row in found[:SIMILAR]]
+        page = Page(str(found[0][0]), _unpacked(found[0][1]))
+        return self._meant(page) if _AMBIGUOUS.search(page.text.lstrip().partition("\n")[0]) else page
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
 
-    def _rows(self, query: str, *values: str) -> list[tuple[str, ...]]:
+    def _rows(self, query: str, *values: str | int) -> list[tuple[str | bytes, ...]]:
         try:
             with self._lock:
                 return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise EnvironmentFault(f"the wiki cannot be read: {error}") from error
 
-    def _similar(self, title: str) -> list[str]:
-        key = fold(title)[:MAX_QUERY]
-        if not words(key):
-            return []
-        with self._lock:
-            if self._ranked is None:
-                index = _open_index(self._index_path, self._connection)
-                self._ranked = index.searcher(), index.schema
-        searcher, schema = self._ranked
-        hits = searcher.search(_query(schema, key), _CANDIDATES).hits
-        scored = [(-round(score, 3), str(searcher.doc(address)["title"][0])) for score, address in hits]
-        return [name for _, name in sorted(scored)[:SIMILAR]]
+    def _meant(self, page: Page) -> list[str]:
+        """The titles that a disambiguation page lists and that exist, else those like its own."""
+        found: dict[str, None] = {}
+        for line in page.text.split("\n")[1 : _LISTED + 1]:
+            listed = next((name for text in _beginnings(line) if (name := self._known(text))), None)
+            if listed and listed != page.title:
+                found[listed] = None
+            if len(found) == SIMILAR:
+                break
+        return list(found) or [name for name in self._similar(fold(page.title)) if name != page.title]
 
-
-def _fill(
-    connection: sqlite3.Connection,
-    pages: Iterable[Page],
-    redirects: Iterable[tuple[str, str]],
-    version: str,
-) -> None:
-    connection.executescript(_TABLES)
-    connection.executemany(
-        "INSERT OR IGNORE INTO pages VALUES (?, ?)", ((page.title, page.text) for page in pages)
-    )
-    own = [(fold(title), title, 0) for title in _titles(connection)]
-    titles, taken = {title for _, title, _ in own}, {key for key, _, _ in own}
-    other = {
-        (fold(source), target): rank
-        for rank, (source, target) in enumerate(redirects, start=1)
-        if target in titles and fold(source) not in taken
-    }
-    rows = [*own, *((key, target, rank) for (key, target), rank in other.items())]
-    connection.executemany("INSERT INTO keys VALUES (?, ?, ?)", rows)
-    connection.execute("CREATE INDEX keys_by_key ON keys (key)")
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", [("format", FORMAT), ("version", version)])
-    connection.commit()
-
-
-def _titles(connection: sqlite3.Connection) -> list[str]:
-    return [row[0] for row in connection.execute("SELECT title FROM pages ORDER BY title")]
-
-
-def _title_index(titles: Iterable[str], folder: Path | None) -> Any:
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field("title", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
-    builder.add_text_field("grams", tokenizer_name="whitespace", index_option="freq")
-    index = tantivy.Index(builder.build(), path=str(folder) if folder else None)
-    # One writer thread: with several, scores would depend on which of them took which title.
-    writer = index.writer(heap_size=64_000_000, num_threads=1)
-    for title in titles:
-        key = fold(title)
-        document = {"title": title, "words": " ".join(words(key)), "grams": " ".join(trigrams(key))}
-        writer.add_document(tantivy.Document(**document))
-    writer.commit()
-    writer.wait_merging_threads()
-    index.reload()
-    return index
-
-
-def _open_index(folder: Path | None, connection: sqlite3.Connection) -> Any:
-    try:
-        return tantivy.Index.open(str(folder)) if folder else _title_index(_titles(connection), None)
-    except ValueError as error:
-        raise EnvironmentFault(
-            f"the title index {folder} cannot be read ({error}): build the wiki again"
-        ) from error
-
-
-def _query(schema: Any, key: str) -> Any:
-    """Any of the words (they weigh double) or of their trigrams, so that a misspelling still finds."""
-    terms = [("words", term, _WORD_WEIGHT) for term in dict.fromkeys(words(key))]
-    terms += [("grams", term, 1.0) for term in dict.fromkeys(trigrams(key))]
-    clauses = [
-        (
-            tantivy.Occur.Should,
-            tantivy.Query.boost_query(tantivy.Query.term_query(schema, field, term, "freq"), weight),
+    def _known(self, text: str) -> str | None:
+        rows = self._rows(
+            "SELECT title FROM pages WHERE key = ? ORDER BY title = ? DESC, title", fold(text), text
         )
-        for field, term, weight in terms[:_TERMS]
-    ]
-    return tantivy.Query.boolean_query(clauses)
+        return str(rows[0][0]) if rows else None
+
+    def _similar(self, key: str) -> list[str]:
+        with self._index_lock:
+            if self._index is None:
+                self._index = self._open_index()
+        return self._index.similar(key[:MAX_QUERY])
+
+    def _open_index(self) -> TitleIndex:
+        if self._index_folder:
+            return TitleIndex.open(self._index_folder)
+        index = TitleIndex.create()
+        with self._lock:
+            index.add(store.keys(self._connection))
+        return index
+
+
+def _unpacked(stored: str | bytes) -> str:
+    try:
+        return store.unpack(stored)
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise EnvironmentFault(f"the text of a page is damaged ({error}): build the wiki again") from error
+
+
+def _beginnings(line: str) -> Iterator[str]:
+    """What of a line may be a title: all of it, or up to a comma, a dash or what follows brackets."""
+    line = line.strip(" \t*•-–")[: MAX_QUERY * 4]
+    if not line:
+        return
+    yield line
+    ends = [match.end() if match[0][0] == ")" else match.start() for match in _CUT.finditer(line)]
+    yield from (line[:end].strip() for end in reversed(ends) if end)

@@ -16,6 +16,8 @@ _BOUNDARY = re.compile(
     """,
     re.VERBOSE,
 )
+_TAIL = 40
+"""Characters before a boundary that are looked at: no short form is longer."""
 _ENDED = re.compile(r"""[.!?…]["'”’)\]]*$""")
 
 
@@ -23,12 +25,12 @@ def _paragraph(text: str) -> list[str]:
     sentences: list[str] = []
     start = 0
     for match in _BOUNDARY.finditer(text):
-        piece = text[start : match.end()].strip()
-        follows = text[match.end() : match.end() + 1]
-        if follows.islower() or _ABBREVIATION.search(piece):
+        end = match.end()
+        tail = text[max(start, end - _TAIL) : end].strip()
+        if text[end : end + 1].islower() or _ABBREVIATION.search(tail):
             continue
-        sentences.append(piece)
-        start = match.end()
+        sentences.append(text[start:end].strip())
+        start = end
     sentences.append(text[start:].strip())
     return [sentence if _ENDED.search(sentence) else f"{sentence}." for sentence in sentences if sentence]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 
@@ -13,6 +14,9 @@ _LETTERS = str.maketrans(
 )
 _JOINERS = str.maketrans({"'": None, "’": None, "‘": None, "`": None, "-": " ", "–": " ", "_": " "})
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-COLON-": ":"}
+_ESCAPE = re.compile("|".join(_ESCAPES))
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
 
 
 def clean(text: str) -> str:
@@ -20,6 +24,16 @@ def clean(text: str) -> str:
     text = _SURROGATE.sub("\ufffd", text)
     kept = (" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     return " ".join("".join(kept).split())
+
+
+def plain_title(title: str) -> str:
+    """A data set's title as Wikipedia writes it: ``Soul_Food_-LRB-film-RRB-`` is ``Soul Food (film)``.
+
+    FEVER escapes brackets and colons and writes underscores; HotpotQA has HTML entities (``X&amp;Y``).
+    """
+    written = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], title).replace("_", " ")
+    written = _ENTITY.sub(lambda match: html.unescape(match[0]), written)
+    return unicodedata.normalize("NFC", clean(written))
 
 
 def fold(title: str) -> str:

@@ -57,7 +57,8 @@ def test_questions_are_graded_by_exact_match_and_overlap():
 
 def test_claims_are_graded_by_label():
     task = claim("NOT ENOUGH INFO")
-    assert grade(task, "not enough information.").metrics == {"accuracy": 1.0}
+    assert grade(task, "not enough information.").metrics == {"accuracy": 1.0, "accuracy_official": 0.0}
+    assert grade(task, "Not enough info.").metrics == {"accuracy": 1.0, "accuracy_official": 1.0}
     assert grade(task, "NEI").correct
     assert not grade(task, "SUPPORTS").correct
     assert not grade(task, None).correct

@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from pipeline.environments.answers import exact_match
 from pipeline.environments.wiki.backend import Page
-from pipeline.environments.wiki.episode import QUOTED, WikiEpisode, parse_action
+from pipeline.environments.wiki.episode import WikiEpisode
 from pipeline.environments.wiki.local import LocalWiki
+from pipeline.environments.wiki.wording import QUOTED, parse_action
 from pipeline.trajectories.schema import Grade
 from tests.environments.cases import known_fault
 

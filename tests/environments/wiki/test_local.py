@@ -147,7 +147,7 @@ def test_a_wiki_without_its_title_index(tmp_path):
 
 def test_a_wiki_of_another_format(tmp_path, monkeypatch):
     folder = tmp_path / "wiki"
-    monkeypatch.setattr("pipeline.environments.wiki.local.FORMAT", "0")
+    monkeypatch.setattr("pipeline.environments.wiki.store.FORMAT", "0")
     LocalWiki.build(PAGES, folder=folder).close()
     monkeypatch.undo()
     with pytest.raises(EnvironmentFault, match="another wiki format"):

@@ -1,0 +1,99 @@
+"""How a build of a wiki goes: a bar on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+from pipeline.environments.wiki.build import BuildState
+from pipeline.rollout.projection import duration
+
+EVERY_SECONDS: Final = 5.0
+"""The shortest time between two plain lines."""
+
+
+class BuildProgress:
+    """Shows pages read or titles indexed, the rate, and the time left of the phase.
+
+    Args:
+        title: what is built (foreign text is shown as it is, never as markup).
+        size: bytes of all sources.
+        console: where to; by default the standard error.
+        clock: seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        size: int,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._size = title, size
+        self._console = console or Console(stderr=True)
+        self._clock = clock
+        self._begun: BuildState | None = None
+        self._start = self._said = clock()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[state]}", markup=False),
+                console=self._console,
+            )
+            self._bar.add_task(self._title, total=1.0, state="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def advance(self, state: BuildState) -> None:
+        """Show a state; the first of a phase begins its clock."""
+        now = self._clock()
+        begins = self._begun is None or self._begun.phase != state.phase
+        if begins:
+            self._begun, self._start = state, now
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], completed=self._share(state), state=self.line(state))
+        elif begins or now - self._said >= EVERY_SECONDS:
+            self._said = now
+            self._console.print(Text(f"{self._title}: {self.line(state)}"), soft_wrap=True)
+
+    def line(self, state: BuildState) -> str:
+        """The state in words."""
+        if state.phase == "redirects":
+            return f"{state.pages:,} pages, {state.redirects:,} redirects"
+        done = state.pages if state.phase == "pages" else state.indexed
+        words = f"{done:,} pages" if state.phase == "pages" else f"{done:,} of {state.pages:,} titles indexed"
+        return ", ".join([words, *self._speed(state, done)])
+
+    def _speed(self, state: BuildState, done: int) -> list[str]:
+        begun = self._begun or state
+        seconds = self._clock() - self._start
+        before = begun.pages if state.phase == "pages" else begun.indexed
+        gained = self._share(state) - self._share(begun)
+        if seconds <= 0 or gained <= 0:
+            return []
+        parts = [f"{(done - before) / seconds:,.0f}/s", f"{self._share(state):.0%}"]
+        left = (1 - self._share(state)) * seconds / gained
+        return [*parts, f"about {duration(left)} left"] if left > 0 else parts
+
+    def _share(self, state: BuildState) -> float:
+        """The part of the phase that is done, of 1."""
+        if state.phase == "pages":
+            return min(state.read / max(self._size, 1), 1.0)
+        return state.indexed / max(state.pages, 1) if state.phase == "titles" else 0.0

@@ -1,0 +1,175 @@
+"""The ReAct paper's figures of curves: accuracy against votes (2), and against model sizes (3).
+
+Lines differ in colour (Okabe-Ito palette), marker and dashes, so that they also read in black and
+white. matplotlib is imported when a figure is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.evaluation.metrics import Metric
+from pipeline.evaluation.plots import METRIC_NAMES, label
+from pipeline.evaluation.rows import RowKind
+from pipeline.evaluation.votes import VotePoint
+from pipeline.trajectories.schema import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+KINDS: Final[tuple[RowKind, ...]] = ("prompted", "fine-tuned")
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+
+class SizePoint(Record):
+    """One method with a model of one size. ``parameters`` places it on the axis, ``size`` names it."""
+
+    method: str
+    kind: RowKind
+    size: str
+    parameters: float
+    value: float
+    ci_low: float
+    ci_high: float
+
+
+def plot_votes(
+    points: Sequence[VotePoint],
+    others: Mapping[str, float],
+    *,
+    metric: Metric,
+    confidence: float = 0.95,
+    image_format: str = "png",
+) -> bytes:
+    """Accuracy against the number of samples in the vote, as the bytes of an image.
+
+    Args:
+        points: as ``vote_curve`` gives them; at least one.
+        others: other methods' scores by name, drawn as level lines.
+        metric: what is measured.
+        confidence: of the band around the curve.
+        image_format: ``png`` (150 dots an inch) or ``svg``.
+    """
+    figure = _figure(8.0, 5.0)
+    axes = figure.subplots()
+    samples = [point.samples for point in points]
+    lows, highs = [point.ci_low for point in points], [point.ci_high for point in points]
+    axes.fill_between(samples, lows, highs, color=_COLOURS[0], alpha=0.15, linewidth=0)
+    name = f"vote, with its {confidence:.0%} interval"
+    axes.plot(samples, [point.mean for point in points], label=name, **_style(0))
+    for place, (method, value) in enumerate(others.items(), start=1):
+        style = {key: kept for key, kept in _style(place).items() if not key.startswith("marker")}
+        axes.axhline(value, label=label(method), **style)
+    axes.set_xlabel("samples in the vote")
+    _finish(axes, METRIC_NAMES[metric])
+    _whole_ticks(axes)
+    figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {points[0].episodes} tasks", fontsize=13)
+    _legend(figure, axes)
+    return _image(figure, image_format)
+
+
+def plot_sizes(
+    points: Sequence[SizePoint], *, metric: Metric, confidence: float = 0.95, image_format: str = "png"
+) -> bytes:
+    """A line a method over model sizes, prompted on the left and fine-tuned on the right, as an image.
+
+    Args:
+        points: in any order; at least one. A method keeps its colour in both panels.
+        metric: what is measured.
+        confidence: of the whiskers.
+        image_format: ``png`` (150 dots an inch) or ``svg``.
+    """
+    figure = _figure(10.0, 5.0)
+    panels: Sequence[Axes] = list(figure.subplots(1, len(KINDS), sharey=True))
+    methods = list(dict.fromkeys(point.method for point in points))
+    for axes, kind in zip(panels, KINDS, strict=True):
+        for place, method in enumerate(methods):
+            shown = [point for point in points if (point.kind, point.method) == (kind, method)]
+            _line(axes, sorted(shown, key=lambda point: point.parameters), label(method), _style(place))
+        axes.set_title(kind)
+        _size_axis(axes, points)
+        _finish(
+            axes, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval" if axes is panels[0] else ""
+        )
+    figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by model size", fontsize=13)
+    _legend(figure, panels[0])
+    return _image(figure, image_format)
+
+
+def _line(axes: Axes, points: Sequence[SizePoint], name: str, style: dict[str, Any]) -> None:
+    # Drawn even where it is empty, so that the legend holds every method.
+    values = [point.value for point in points]
+    # A mean can lie a rounding error outside its interval; whiskers must not be negative.
+    whiskers = [
+        [max(0.0, point.value - point.ci_low) for point in points],
+        [max(0.0, point.ci_high - point.value) for point in points],
+    ]
+    axes.errorbar(
+        [point.parameters for point in points], values, yerr=whiskers, capsize=3, label=name, **style
+    )
+
+
+def _size_axis(axes: Axes, points: Sequence[SizePoint]) -> None:
+    sizes = {point.parameters: point.size for point in points}
+    axes.set_xscale("log")
+    axes.set_xticks(list(sizes), [label(size) for size in sizes.values()])
+    axes.minorticks_off()
+    axes.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
+    axes.set_xlabel("model size")
+    for text in axes.get_xticklabels():
+        text.set_parse_math(False)  # a dollar sign in a model's name is no formula
+
+
+def _whole_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _style(place: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "marker": _MARKERS[place % len(_MARKERS)],
+        "linestyle": _DASHES[place % len(_DASHES)],
+        "linewidth": 1.6,
+        "markersize": 5,
+    }
+
+
+def _finish(axes: Axes, name: str) -> None:
+    axes.set_ylim(0.0, 1.0)
+    axes.set_ylabel(name)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _image(figure: Figure, image_format: str) -> bytes:
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a label in a script that the font lacks
+        figure.savefig(picture, format=image_format, dpi=150)
+    return picture.getvalue()
