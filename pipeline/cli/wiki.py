@@ -39,8 +39,11 @@ def build(
     from pipeline.cli.wiki_progress import BuildProgress
     from pipeline.environments.wiki.build import build_from_sources
     from pipeline.environments.wiki.sources import open_sources, read_redirects
+    from pipeline.errors import EnvironmentFault
 
     opened = open_sources(sources)
+    if redirects and not redirects.is_file():
+        raise EnvironmentFault(f"--redirects: there is no file {redirects}")
     plan = f"{redirects.name} {redirects.stat().st_size}" if redirects else ""
     size = sum(source.size for source in opened)
     with BuildProgress(folder.name, size) as progress:
@@ -78,12 +81,11 @@ def _summary(folder: Path, state: BuildState) -> list[str]:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     lines = [f"{folder}: {state.pages:,} pages, {size / 2**20:,.1f} MiB"]
     if state.repeated:
-        lines.append(f"    {state.repeated:,} pages left out: their titles were there already")
+        lines.append(f"    pages left out, their titles being there already: {state.repeated:,}")
     if state.empty:
-        lines.append(f"    {state.empty:,} pages left out: they have no title or no text")
+        lines.append(f"    pages left out, having no title or no text: {state.empty:,}")
     if state.redirects or state.dropped:
-        lines.append(
-            f"    {state.redirects:,} redirects; {state.dropped:,} left out: they are repeated, hide a page"
-            " or lead to none"
-        )
+        lines.append(f"    redirects: {state.redirects:,}")
+    if state.dropped:
+        lines.append(f"    redirects left out, repeated, hiding a page or leading to none: {state.dropped:,}")
     return lines

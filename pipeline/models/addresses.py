@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import ModelError
+from pipeline.recipe.models import LOGIN
 from pipeline.trajectories.schema import canonical_json
 
 Kind = Literal["folder", "package", "hub", "openai", "expert", "scripted"]
@@ -163,6 +164,9 @@ def first_line(error: BaseException) -> str:
 
 def _openai(address: str) -> Address:
     match = _OPENAI.fullmatch(address)
+    if LOGIN.search(address):
+        # Not quoted: errors are written to logs.
+        raise ModelError("a base url may not hold a name and password: name the key under api_key_env")
     if match is None:
         raise ModelError(f"model address {address!r} is not 'openai:<model>@<base url>'")
     return Address("openai", address, name=match[1], base_url=match[2])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from pipeline.rendering.base import Prompt
 from pipeline.trajectories.schema import StopReason, Usage, digest
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,4 +93,15 @@ async def sample(model: Model, request: Request, count: int) -> list[Completion]
     if own is not None:
         return await own(request, count)
     seeds = [int(digest([request.seed, number]), 16) >> 1 for number in range(count)]
-    return list(await asyncio.gather(*(model.generate(replace(request, seed=seed)) for seed in seeds)))
+    return await together(model.generate(replace(request, seed=seed)) for seed in seeds)
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order; when one call fails the others are given up."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

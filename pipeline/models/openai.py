@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import openai
 
 from pipeline.errors import ContextLimitError, ModelError
-from pipeline.models.base import Completion, Request
+from pipeline.models.base import Completion, Request, together
 from pipeline.models.dialect import Dialect
 from pipeline.models.endpoint import Endpoint, TooLongError
 from pipeline.models.refusals import is_quota
@@ -37,7 +36,6 @@ from pipeline.rendering.base import ChatPrompt
 from pipeline.trajectories.files import clean_text
 from pipeline.trajectories.schema import digest
 
-T = TypeVar("T")
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before asking again for a stream that broke off; the last one is repeated."""
 
@@ -91,7 +89,7 @@ class OpenAIModel:
             sizes = [min(size, missing - start) for start in range(0, missing, size)]
             # The same seeds whether the limit was known before or not, and for one choice a call
             # those of any other model.
-            parts = await _together(
+            parts = await together(
                 [self._call(_seeded(request, calls + place), size) for place, size in enumerate(sizes)]
             )
             calls += len(sizes)
@@ -215,17 +213,6 @@ class OpenAIModel:
 
 def _seeded(request: Request, call: int) -> Request:
     return replace(request, seed=int(digest([request.seed, call]), 16) >> 1)
-
-
-async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results, in order; when one call fails the others are given up."""
-    tasks = [asyncio.create_task(call) for call in calls]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _rest(response: httpx2.Response) -> str:

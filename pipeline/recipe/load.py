@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import RecipeError
-from pipeline.recipe.models import Recipe
+from pipeline.recipe.models import LOGIN_ERROR, Recipe
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -92,6 +92,9 @@ def _problem(detail: Any, path: Path, lines: dict[str, int], overrides: Sequence
     if detail["type"] == "missing":
         return f"{where}: {key!r} is missing; a recipe must say it."
     reason = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == LOGIN_ERROR:
+        # Neither the value nor the override that holds it is repeated.
+        return f"{path}: {key!r}: {reason}."
     if not key:
         return f"{where}: {reason}."
     return f"{where}: {key!r} is {detail['input']!r}, but: {reason}."

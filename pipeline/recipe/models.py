@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+LOGIN = re.compile(r"https?://[^/?#]*@")
+"""A url that holds a name, and perhaps a password."""
+LOGIN_ERROR = "login"
+"""The type of the error about such a url, whose value must not be repeated."""
 
 
 class Section(BaseModel):
@@ -51,6 +58,16 @@ class ModelRecipe(Section):
     """Billions of parameters: models of several sizes get a picture of score against size."""
     price_per_million: tuple[float, float] = (0.0, 0.0)
     """Cost of a million prompt tokens and of a million completion tokens."""
+
+    @field_validator("address")
+    @classmethod
+    def _no_login(cls, address: str) -> str:
+        if LOGIN.search(address):
+            # Said in a way that does not repeat the value: errors and run folders are written to disk.
+            raise PydanticCustomError(
+                LOGIN_ERROR, "a url with a name and password is refused: use api_key_env"
+            )
+        return address
 
 
 class VoteRecipe(Section):

@@ -141,3 +141,13 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text):
         load_recipe(path)
     except RecipeError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("override", [[], ["models.m.address=openai:m@https://me:hunter2@host/v1"]])
+def test_a_password_in_an_address_is_refused_and_never_repeated(tmp_path, override):
+    path = tmp_path / "r.yaml"
+    address = "x" if override else "openai:m@https://me:hunter2@host/v1"
+    path.write_text(f"name: r\nenvironment: {{name: atlas}}\nmodels: {{m: {{address: '{address}'}}}}\n")
+    with pytest.raises(RecipeError, match=r"'models\.m\.address': a url with a name") as caught:
+        load_recipe(path, override)
+    assert "hunter2" not in str(caught.value)

@@ -303,6 +303,7 @@ def _read_redirects(
 
 
 def _index_titles(connection: sqlite3.Connection, folder: Path, state: _State) -> None:
+    store.free_memory(connection)
     index = TitleIndex.create(folder)
     state.tell(indexed=index.size)
     index.add(store.keys(connection, skip=index.size), lambda size: state.tell(indexed=size))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -41,21 +41,17 @@ _VARIANTS: Final = 16
 _MANY: Final = 200_000
 """Titles from which on words of the same three letters are too many to compare."""
 
-_COMMON: Final = 20_000
+_COMMON: Final = 10_000
 """Titles of a word that says too little, and costs too much, to be searched for beside others."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """A word of the query: what may stand for it in a title, and in how many titles that stands.
-
-    A mended one stands for whatever differs from it by a letter.
-    """
+    """A word of the query: what may stand for it in a title, and in how many titles that stands."""
 
     word: str
     variants: tuple[str, ...]
     count: int
-    mended: bool = False
 
 
 class TitleIndex:
@@ -147,10 +143,16 @@ class TitleIndex:
         return list(dict.fromkeys(title for _, title in scored))[:SIMILAR]
 
     def _mended(self, terms: Sequence[_Term]) -> Iterator[Sequence[_Term]]:
-        """One of the rarest words with a letter mended: a word that some title holds may be misspelt."""
-        for term in sorted(terms, key=_rarity)[:_COMBINED]:
-            if term.variants == (term.word,) and len(term.word) >= SHORT and not term.word.isdigit():
-                yield [replace(other, mended=other is term) for other in terms]
+        """The rarest word with a letter mended as well: a word that some title holds may be misspelt.
+
+        Not where another word was mended already: one slip is likelier than two.
+        """
+        rarest = min(terms, key=_rarity)
+        if all(term.variants == (term.word,) for term in terms):
+            mended = self._any_of(rarest.word, edits(rarest.word))
+            if mended:
+                wider = _Term(rarest.word, (rarest.word, *mended.variants), rarest.count + mended.count)
+                yield [wider if term is rarest else term for term in terms]
 
     def _term(self, word: str) -> _Term:
         """The word itself if any title holds it, else known words like it."""
@@ -195,8 +197,6 @@ class TitleIndex:
                 found[order] = (held.split(), title)
 
     def _query(self, term: _Term) -> Any:
-        if term.mended:
-            return tantivy.Query.fuzzy_term_query(self._schema, _FIELD, term.word, distance=1)
         queries = [tantivy.Query.term_query(self._schema, _FIELD, word, "basic") for word in term.variants]
         if len(queries) == 1:
             return queries[0]
@@ -233,16 +233,15 @@ class _Likeness:
     """What a query and a title share of their words (Dice), each word weighted by its rarity."""
 
     def __init__(self, terms: Sequence[_Term], weigh: Callable[[str], float]) -> None:
-        self._terms = terms
         self._weigh = weigh
         self._weights: dict[str, float] = {}
-        self._asked = [max(map(self._weight, term.variants)) for term in terms]
+        self._asked = {term.word: max(map(self._weight, term.variants)) for term in terms}
+        self._total = math.fsum(self._asked.values())
 
     def of(self, held: Sequence[str]) -> float:
         """From 0 to 1, for the words of a title."""
-        total = sum(self._asked) + sum(map(self._weight, held))
-        nearness = (weight * _nearness(t, held) for t, weight in zip(self._terms, self._asked, strict=True))
-        return 2 * sum(nearness) / total
+        shared = sum(weight * _nearness(word, held) for word, weight in self._asked.items())
+        return 2 * shared / (self._total + sum(map(self._weight, held)))
 
     def _weight(self, word: str) -> float:
         if word not in self._weights:
@@ -250,8 +249,8 @@ class _Likeness:
         return self._weights[word]
 
 
-def _nearness(term: _Term, held: Sequence[str]) -> float:
+def _nearness(word: str, held: Sequence[str]) -> float:
     """How near a title's words come to a word of the query: 1 if it is there, 0 if nothing like it is."""
-    if term.word in held:
+    if word in held:
         return 1.0
-    return max((OSA.normalized_similarity(term.word, word, score_cutoff=ALIKE) for word in held), default=0.0)
+    return max(OSA.normalized_similarity(word, other, score_cutoff=ALIKE) for other in held)

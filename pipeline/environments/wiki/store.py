@@ -74,6 +74,12 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, check_same_thread=False)
 
 
+def free_memory(connection: sqlite3.Connection) -> None:
+    """Give back what adding pages needed; reading them in order needs little."""
+    connection.execute("PRAGMA cache_size = -2048")
+    connection.execute("PRAGMA shrink_memory")
+
+
 def seal(connection: sqlite3.Connection) -> None:
     """End a build: the journal is folded into the one file, which a read-only folder may hold."""
     connection.execute("PRAGMA journal_mode = DELETE")
