@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline.cli import annotate, doctor, listing, show, tasks
+from pipeline.cli import annotate, doctor, listing, show, tasks, wiki
 from pipeline.cli.verbs import add_verbs
 from pipeline.errors import StaractError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 
 add_verbs(app)
 app.command("show")(show.show)
+app.add_typer(wiki.app, name="wiki")
 app.command("annotate")(annotate.annotate)
 app.command("tasks")(tasks.tasks)
 app.command("recipes")(listing.recipes)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.environments.wiki import store
-from pipeline.environments.wiki.backend import SIMILAR, Page
+from pipeline.environments.wiki.backend import SIMILAR, Meanings, Page
 from pipeline.environments.wiki.build import build_folder, fill
 from pipeline.environments.wiki.index import TitleIndex
 from pipeline.environments.wiki.titles import MAX_QUERY, clean, fold
@@ -101,7 +101,7 @@ class LocalWiki:
         if not found:
             return self._similar(key)
         if len(found) > 1 and found[0][0] != title:
-            return [str(row[0]) for row in found[:SIMILAR]]
+            return Meanings(str(row[0]) for row in found[:SIMILAR])
         page = Page(str(found[0][0]), _unpacked(found[0][1]))
         return self._meant(page) if _AMBIGUOUS.search(page.text.lstrip().partition("\n")[0]) else page
 
@@ -116,7 +116,7 @@ class LocalWiki:
         except sqlite3.Error as error:
             raise EnvironmentFault(f"the wiki cannot be read: {error}") from error
 
-    def _meant(self, page: Page) -> list[str]:
+    def _meant(self, page: Page) -> Meanings:
         """The titles that a disambiguation page lists and that exist, else those like its own."""
         found: dict[str, None] = {}
         for line in page.text.split("\n")[1 : _LISTED + 1]:
@@ -125,7 +125,8 @@ class LocalWiki:
                 found[listed] = None
             if len(found) == SIMILAR:
                 break
-        return list(found) or [name for name in self._similar(fold(page.title)) if name != page.title]
+        similar = () if found else self._similar(fold(page.title))
+        return Meanings(found or (name for name in similar if name != page.title))
 
     def _known(self, text: str) -> str | None:
         rows = self._rows(

@@ -47,12 +47,3 @@ def fold(title: str) -> str:
 def words(key: str) -> list[str]:
     """The words of a folded title."""
     return re.findall(r"\w+", key)
-
-
-def trigrams(key: str) -> list[str]:
-    """Three-letter pieces of each word of a folded title, marked at its ends: ``^os osl slo lo$``."""
-    pieces: list[str] = []
-    for word in words(key):
-        marked = f"^{word}$"
-        pieces.extend(marked[start : start + 3] for start in range(len(marked) - 2))
-    return pieces

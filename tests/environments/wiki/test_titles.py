@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.environments.wiki.titles import clean, fold, trigrams, words
+from pipeline.environments.wiki.titles import clean, fold, words
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,6 @@ def test_signs_that_tell_titles_apart_stay():
 
 def test_pieces():
     assert words("ac/dc live") == ["ac", "dc", "live"]
-    assert trigrams("oslo x") == ["^os", "osl", "slo", "lo$", "^x$"]
 
 
 def test_clean_makes_one_printable_line():

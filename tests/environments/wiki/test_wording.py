@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.environments.answers import exact_match
-from pipeline.environments.wiki.backend import Page
+from pipeline.environments.wiki.backend import Meanings, Page
 from pipeline.environments.wiki.episode import WikiEpisode
+from pipeline.environments.wiki.local import LocalWiki
 from pipeline.environments.wiki.wording import wording_named
 from pipeline.errors import RecipeError
 from pipeline.trajectories.schema import Grade
@@ -203,3 +204,20 @@ def test_any_page_can_be_read(text):
     for sentence in wording_named("react2022").sentences(text):
         assert sentence.endswith(".")
         assert ". " not in sentence
+
+
+def test_an_ambiguous_title_of_a_real_wiki_is_searched_again_in_brackets():
+    pages = [Page("Mercury (planet)", "It orbits."), Page("Mercury (element)", "It is a metal.")]
+    redirects = [("Mercury", "Mercury (planet)"), ("Mercury", "Mercury (element)")]
+    wiki = LocalWiki.build(pages, redirects)
+    assert wiki.find("mercury") == ["Mercury (planet)", "Mercury (element)"]
+    assert isinstance(wiki.find("mercury"), Meanings)
+    published = WikiEpisode(wiki, lambda _: Grade(), wording=wording_named("react2022"))
+    published.reset()
+    shown = published.step("Search[Mercury]").text
+    assert shown.startswith("Could not find [Mercury]. Similar: ['Mercury (")
+    ours = WikiEpisode(wiki, lambda _: Grade())
+    ours.reset()
+    assert ours.step("Search[Mercury]").text == (
+        "Could not find Mercury. Similar: ['Mercury (planet)', 'Mercury (element)']."
+    )
