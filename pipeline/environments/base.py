@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from pipeline.rendering.base import ToolSpec
@@ -17,7 +17,8 @@ class Observation:
     """What an environment answers to an action.
 
     ``done`` means the episode is over, not that it is won. ``invalid`` means that the action could
-    not be carried out; it still counts as a step.
+    not be carried out; it still counts as a step. ``info`` is what else the environment shows of its
+    state after the action (a room's look, an inventory), by name.
     """
 
     text: str
@@ -25,6 +26,7 @@ class Observation:
     reward: float = 0.0
     score: float | None = None
     invalid: bool = False
+    info: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Episode(Protocol):

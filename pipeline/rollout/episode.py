@@ -235,6 +235,7 @@ def _step(proposal: Proposal, action: str, seen: Observation) -> Step:
         flags=list(proposal.flags),
         invalid=seen.invalid,
         usage=proposal.usage,
+        info={name: clean_text(text) for name, text in seen.info.items()},
         votes=[clean_text(vote) for vote in proposal.votes],
         candidates=[clean_text(text) for text in proposal.candidates],
     )

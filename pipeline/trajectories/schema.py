@@ -80,6 +80,7 @@ class Step(Record):
     ``completion`` is the model's raw text. ``flags`` name what the parser had to do about it
     (``hallucinated_observation``, ``truncated``, ``no_action``, ``repaired``, …).
     ``invalid`` is the environment's word: the action was not one that it could carry out.
+    ``info`` is what else the environment showed of its state after the action, by name.
     ``votes`` are the answers of a vote (CoT-SC), one a sample in the order of sampling, empty where a
     sample has none; ``candidates`` are the raw texts of these samples.
     """
@@ -94,6 +95,7 @@ class Step(Record):
     flags: list[str] = Field(default_factory=list)
     invalid: bool = False
     usage: Usage = Field(default_factory=Usage)
+    info: dict[str, str] = Field(default_factory=dict)
     votes: list[str] = Field(default_factory=list)
     candidates: list[str] = Field(default_factory=list)
 
