@@ -36,7 +36,7 @@ def build_comparisons(panel: Panel, groups: Sequence[Group], settings: Settings)
 
     Each fine-tuned row against the best prompted row and against every prompted row of the model it
     started from; then the best fine-tuned row against the other fine-tuned ones. Where nothing is
-    fine-tuned: the best prompted row against the others.
+    fine-tuned: the best prompted row against the others. Scripted rows are compared with nothing.
     """
     ranked = sorted(
         align(panel, groups),

@@ -7,6 +7,7 @@ white. matplotlib is imported when a figure is drawn.
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -68,7 +69,7 @@ def plot_votes(
         style = {key: kept for key, kept in _style(place).items() if not key.startswith("marker")}
         axes.axhline(value, label=label(method), **style)
     axes.set_xlabel("samples in the vote")
-    _finish(axes, METRIC_NAMES[metric])
+    _finish(axes, METRIC_NAMES[metric], max([*highs, *others.values()]))
     _whole_ticks(axes)
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {points[0].episodes} tasks", fontsize=13)
     _legend(figure, axes)
@@ -95,9 +96,8 @@ def plot_sizes(
             _line(axes, sorted(shown, key=lambda point: point.parameters), label(method), _style(place))
         axes.set_title(kind)
         _size_axis(axes, points)
-        _finish(
-            axes, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval" if axes is panels[0] else ""
-        )
+        name = f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval" if axes is panels[0] else ""
+        _finish(axes, name, max(point.ci_high for point in points))
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by model size", fontsize=13)
     _legend(figure, panels[0])
     return _image(figure, image_format)
@@ -143,8 +143,9 @@ def _style(place: int) -> dict[str, Any]:
     }
 
 
-def _finish(axes: Axes, name: str) -> None:
-    axes.set_ylim(0.0, 1.0)
+def _finish(axes: Axes, name: str, highest: float) -> None:
+    # From 0, and to a round number above all that is drawn: small scores stay apart.
+    axes.set_ylim(0.0, min(1.0, math.ceil(10 * highest + 0.5) / 10))
     axes.set_ylabel(name)
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)

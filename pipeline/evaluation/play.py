@@ -16,6 +16,7 @@ from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.registry import load_hybrid, load_method
 from pipeline.models.addresses import read_stamp
 from pipeline.models.base import Model
+from pipeline.models.expert import ExpertModel
 from pipeline.models.registry import load_model
 from pipeline.recipe.models import EntryRecipe, MethodRecipe, ModelRecipe, Recipe
 from pipeline.rendering.digest import spec_digest
@@ -42,6 +43,8 @@ class Entrant:
 
     @property
     def kind(self) -> RowKind:
+        if self.recipe.address == ExpertModel.address:
+            return "scripted"
         return "fine-tuned" if self.trained else "prompted"
 
 

@@ -1,6 +1,6 @@
 """The picture of a report: one bar a row, with its confidence interval.
 
-Bars differ in colour (two of the Okabe-Ito palette, told apart with any colour vision) and in hatch,
+Bars differ in colour (of the Okabe-Ito palette, told apart with any colour vision) and in hatch,
 so that the picture also reads in black and white. matplotlib is imported when a picture is drawn.
 """
 
@@ -22,7 +22,11 @@ METRIC_NAMES: dict[Metric, str] = {"em": "exact match", "f1": "F1", "accuracy": 
 MAX_BARS = 40
 """A picture of more bars could not be read; the best are drawn."""
 
-_STYLES: dict[RowKind, tuple[str, str]] = {"fine-tuned": ("#0072B2", ""), "prompted": ("#E69F00", "///")}
+_STYLES: dict[RowKind, tuple[str, str]] = {
+    "fine-tuned": ("#0072B2", ""),
+    "prompted": ("#E69F00", "///"),
+    "scripted": ("#999999", "..."),
+}
 _LABEL_WIDTH = 26
 _LABEL_LINES = 3
 
@@ -69,7 +73,7 @@ def _bars(axes: Axes, rows: Sequence[Row], metric: Metric) -> None:
         axes.errorbar(value, place, xerr=whiskers, color="black", capsize=4, linewidth=1.3)
         axes.text(max(row.ci_high, value) + 0.015, place, f"{value:.2f}", va="center", fontsize=11)
     handles, labels = axes.get_legend_handles_labels()
-    axes.figure.legend(handles, labels, loc="outside lower right", ncols=2, frameon=False)
+    axes.figure.legend(handles, labels, loc="outside lower right", ncols=3, frameon=False)
 
 
 def _labels(axes: Axes, rows: Sequence[Row], caption: str) -> None:

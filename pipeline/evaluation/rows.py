@@ -20,7 +20,8 @@ from pipeline.evaluation.statistics import mean_interval
 from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record, Task, Trajectory
 
-RowKind = Literal["prompted", "fine-tuned"]
+RowKind = Literal["prompted", "fine-tuned", "scripted"]
+"""``scripted`` rows are an environment's own solver: an upper bound, never a baseline to beat."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ COLUMNS: Final = {
     "messages": "the conversation: `role` (system, user, assistant) and `content`; ends with the assistant",
     "conversations": "the conversation: `from` (system, human, gpt) and `value`; ends with `gpt`",
     "tools": "the tools on offer, as JSON schemas of functions",
+    "input": "what the encoder reads: task, time, score, past actions, room, inventory, rooms, question",
+    "target": "the action that the decoder must write",
 }
 CALLS: Final = (
     "the conversation: `role` (system, user, assistant, tool), `content`, and where there are any, "
@@ -37,6 +39,7 @@ TARGETS: Final = {
     "messages": "assistant messages",
     "sharegpt": "`gpt` turns",
     "tools": "assistant messages, their calls included,",
+    "swift": "targets",
 }
 
 
@@ -94,6 +97,8 @@ def dataset_card(name: str, report: ExportReport, origin: Origin, example: dict[
         example=json.dumps(example, indent=2),
         origin=origin.rows(report.source),
         dev=dev,
+        history=report.history,
+        dropped=sum(part.dropped_steps or 0 for part in report.styles.values()),
         target=TARGETS[kind],
     )
     return str(card)

@@ -13,7 +13,7 @@ from pipeline.export.tools import tools_rows
 from pipeline.rendering.base import ChatPrompt, Prompt, PromptSpec, Renderer, TextPrompt
 from pipeline.trajectories.schema import Trajectory
 
-Format = Literal["messages", "text", "sharegpt", "tools"]
+Format = Literal["messages", "text", "sharegpt", "tools", "swift"]
 
 RENDERERS: Final[dict[Format, str]] = {
     "text": "text",
@@ -21,7 +21,7 @@ RENDERERS: Final[dict[Format, str]] = {
     "sharegpt": "chat",
     "tools": "tools",
 }
-"""Which renderer writes a format."""
+"""Which renderer writes a format; ``swift`` writes its rows itself (``swift_rows``)."""
 
 _STRING: Final = "string"
 _ABOUT: Final = [{"name": name, "dtype": _STRING} for name in ("id", "task", "kind")]
@@ -52,6 +52,12 @@ FEATURES: Final[dict[Format, list[dict[str, Any]]]] = {
         {"name": "messages", "list": "json"},
         {"name": "tools", "list": "json"},
     ],
+    "swift": [
+        *_ABOUT,
+        {"name": "step", "dtype": "int64"},
+        {"name": "input", "dtype": _STRING},
+        {"name": "target", "dtype": _STRING},
+    ],
 }
 """The columns of a format as a dataset card declares them, so that no reader has to guess."""
 
@@ -66,8 +72,13 @@ def trajectory_rows(
     """
     steps = restyle(trajectory, style)
     prompt = renderer.training(spec, trajectory.task, steps)
+    return with_origin(trajectory, _rows(prompt, kind, len(steps)))
+
+
+def with_origin(trajectory: Trajectory, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with what every format says first: the trajectory, its task, the task's kind."""
     about = {"id": trajectory.id, "task": trajectory.task.id, "kind": trajectory.task.kind}
-    return [{**about, **row} for row in _rows(prompt, kind, len(steps))]
+    return [{**about, **row} for row in rows]
 
 
 def _rows(prompt: Prompt, kind: Format, steps: int) -> list[dict[str, Any]]:

@@ -14,8 +14,10 @@ from pipeline.export.card import Origin, dataset_card
 from pipeline.export.folder import replaced_folder
 from pipeline.export.report import ExportReport, StyleReport
 from pipeline.export.restyle import Style, lacking
-from pipeline.export.rows import RENDERERS, trajectory_rows
+from pipeline.export.rows import RENDERERS, trajectory_rows, with_origin
+from pipeline.export.swift import dropped_steps, swift_rows
 from pipeline.recipe.models import ExportRecipe
+from pipeline.rendering import swift
 from pipeline.rendering.base import PromptSpec, Renderer
 from pipeline.rendering.digest import spec_digest
 from pipeline.rendering.registry import load_renderer
@@ -53,12 +55,13 @@ def export_dataset(
     bare: dict[Style, PromptSpec] = {
         style: replace(_spec(specs, style), exemplars=()) for style in recipe.styles
     }
-    renderer = load_renderer(RENDERERS[recipe.format])
+    renderer = None if recipe.format == "swift" else load_renderer(RENDERERS[recipe.format])
     report = ExportReport(
         format=recipe.format,
-        renderer=renderer.name,
-        renderer_version=renderer.version,
+        renderer=renderer.name if renderer else swift.NAME,
+        renderer_version=renderer.version if renderer else swift.VERSION,
         styles={style: StyleReport(spec_digest=spec_digest(spec)) for style, spec in bare.items()},
+        history=None if renderer else recipe.history,
         source=dict(source or {}),
     )
     with replaced_folder(folder, marker=EXPORT) as partial, ExitStack() as stack:
@@ -88,7 +91,8 @@ class _Writer:
 
     root: Path
     recipe: ExportRecipe
-    renderer: Renderer
+    renderer: Renderer | None
+    """None where the format writes its rows itself (``swift``)."""
     specs: dict[Style, PromptSpec]
     report: ExportReport
     stack: ExitStack
@@ -102,11 +106,13 @@ class _Writer:
         dev = in_dev(trajectory.task.id, self.recipe.dev_fraction)
         for style, spec in self.specs.items():
             part = self.report.styles[style]
-            if lacking(trajectory, style):
+            rows = self._rows(trajectory, style, spec)
+            if not rows:
                 part.skipped += 1
                 continue
-            rows = trajectory_rows(trajectory, style, self.recipe.format, spec, self.renderer)
             self._write(Path(style, "dev.jsonl" if dev else "train.jsonl"), rows)
+            if self.renderer is None:
+                part.dropped_steps = (part.dropped_steps or 0) + dropped_steps(trajectory)
             part.trajectories += 1
             part.rows += len(rows)
             part.dev_rows += len(rows) if dev else 0
@@ -129,6 +135,14 @@ class _Writer:
         write_json(self.root / EXPORT, self.report.model_dump())
         card = dataset_card(folder.absolute().parent.name, self.report, self.origin, self.example or {})
         write_text(self.root / "README.md", card)
+
+    def _rows(self, trajectory: Trajectory, style: Style, spec: PromptSpec) -> list[dict[str, Any]]:
+        """None where the trajectory lacks what the style or the format is made of."""
+        if lacking(trajectory, style):
+            return []
+        if self.renderer is None:
+            return with_origin(trajectory, swift_rows(trajectory, self.recipe.history))
+        return trajectory_rows(trajectory, style, self.recipe.format, spec, self.renderer)
 
     def _write(self, name: Path, rows: list[dict[str, Any]]) -> None:
         if name not in self.files:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -78,6 +78,36 @@ class VoteRecipe(Section):
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_tokens: int = Field(default=100, ge=1)
     """Completion tokens a sample."""
+
+
+class SwitchRecipe(Section):
+    """When SwiftSage hands an action over from SWIFT to SAGE.
+
+    ``paper`` is the paper's plain rule: any of its four conditions calls SAGE. ``released`` is the richer
+    rule of the public code, on which the published numbers rest.
+    """
+
+    rule: Literal["paper", "released"] = "released"
+    stuck: int = Field(default=5, ge=1)
+    """Steps in a row without reward that count as stuck (paper), or that may pass without one (released)."""
+    critical: list[str] = Field(default=["focus on"])
+    """Beginnings of actions that cannot be undone (paper)."""
+    whole_words: bool = True
+    """Read failure from whole words; the public code takes the ``not`` in ``nothing`` for one."""
+    idle: int = Field(default=2, ge=1)
+    """Passes without an action, or failed actions, that force SAGE (released)."""
+    early: int = Field(default=10, ge=0)
+    """SWIFT's valid actions are taken while there are fewer actions, the opening look counted (released)."""
+    fresh: int = Field(default=5, ge=0)
+    """… and while SAGE spoke fewer steps ago than this."""
+    repeats: int = Field(default=3, ge=0)
+    """… and where the action is none of the last so many."""
+    planned: int = Field(default=2, ge=0)
+    """SAGE is not asked again within so many steps, but SWIFT's best (released)."""
+    consecutive: int = Field(default=2, ge=1)
+    """Answers of SAGE's in a row after which SWIFT must act (released)."""
+    focus_tries: int = Field(default=3, ge=1)
+    """Times that SWIFT must want to focus before it may, where SAGE never has (released)."""
 
 
 class MethodRecipe(Section):
@@ -166,10 +196,26 @@ class SelectRecipe(Section):
 class ExportRecipe(Section):
     """The dataset to write."""
 
-    format: Literal["messages", "text", "sharegpt", "tools"] = "messages"
+    format: Literal["messages", "text", "sharegpt", "tools", "swift"] = "messages"
+    """``swift`` is ScienceWorld's format for encoder-decoders: actions alone, so its one style is ``act``."""
     styles: list[Literal["standard", "cot", "act", "react"]] = Field(default=["react"], min_length=1)
     """Each style becomes one subset, made from the same trajectories."""
     dev_fraction: float = Field(default=0.0, ge=0, lt=0.5)
+    history: int = Field(default=10, ge=1, le=99)
+    """For ``swift``: how many past actions an input shows (K)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _swift_acts(cls, given: Any) -> Any:
+        if isinstance(given, dict) and cast("dict[str, Any]", given).get("format") == "swift":
+            return {"styles": ["act"], **given}
+        return given
+
+    @model_validator(mode="after")
+    def _one_style(self) -> ExportRecipe:
+        if self.format == "swift" and self.styles != ["act"]:
+            raise ValueError("the format swift holds actions alone: leave styles out, or write [act]")
+        return self
 
 
 class LoraRecipe(Section):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from pipeline.errors import StoreError
 from pipeline.recipe.models import Recipe
 from pipeline.trajectories.files import read_json, write_json
@@ -121,7 +123,16 @@ def _recorded(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise StoreError(f"{path} is not a recipe: remove the run folder, or name another run")
-    return cast("dict[str, Any]", content)
+    return _completed(cast("dict[str, Any]", content))
+
+
+def _completed(old: dict[str, Any]) -> dict[str, Any]:
+    """A recorded recipe with the defaults of keys that recipes did not have when it was recorded."""
+    try:
+        whole = Recipe.model_validate(old).model_dump(mode="json")
+    except ValidationError:
+        return old
+    return {key: whole.get(key, value) for key, value in old.items()}
 
 
 def _pick(content: Any, dotted: str) -> Any:

@@ -113,3 +113,14 @@ def test_failed_and_missing_episodes_prove_nothing():
 def test_groups_of_the_same_kind_are_never_noted():
     same = verdicts(TASKS, "nnnnnnnn")
     assert no_effect_notes(PANEL, [prompted("react", same), Group("react", "copy", "prompted", same)]) == []
+
+
+def test_an_environments_own_solver_is_an_upper_bound_and_no_baseline():
+    oracle = Group("react", "oracle", "scripted", verdicts(TASKS, "y" * len(TASKS)))
+    weak, student = (
+        prompted("react", verdicts(TASKS, "nnnnnnnn")),
+        tuned("react", verdicts(TASKS, "yynnnnnn")),
+    )
+    (only,) = build_comparisons(PANEL, [oracle, weak, student], Settings(resamples=199))
+    assert (only.a, only.b, only.best_baseline) == ("react × student", "react × base", True)
+    assert build_comparisons(PANEL, [oracle], Settings(resamples=199)) == []

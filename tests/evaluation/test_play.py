@@ -89,3 +89,10 @@ def test_a_model_that_is_only_prompted_may_be_asked_in_any_way():
     asked = MethodRecipe(name="act")
     player = Entrant(EntryRecipe(model="m", method=asked), ModelRecipe(address="m"), {}, "")
     check_prompt(player, load_method(asked), ATLAS, asked)
+
+
+def test_the_expert_is_scripted_whatever_the_recipe_calls_it(tmp_path):
+    (found,) = entrants(
+        recipe("oracle", models={"oracle": {"address": "expert"}, "base": {"address": "b"}}), tmp_path
+    )
+    assert found.kind == "scripted"

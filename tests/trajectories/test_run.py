@@ -124,3 +124,28 @@ def test_a_folder_with_something_else(tmp_path: Path, text: str) -> None:
 
 def test_the_digest_follows_the_resolved_recipe() -> None:
     assert recipe_digest(recipe()) == recipe_digest(recipe(seed=0)) != recipe_digest(recipe(seed=1))
+
+
+def test_a_run_made_before_a_key_existed_goes_on_with_the_keys_default(tmp_path: Path) -> None:
+    run = open_run(tmp_path, recipe(), GENERATE)
+    recorded = json.loads(run.recipe_file.read_text())
+    del (
+        recorded["generate"]["per_task"],
+        recorded["models"]["base"]["stream"],
+        recorded["generate"]["method"]["vote"],
+    )
+    run.recipe_file.write_text(json.dumps(recorded))
+    open_run(tmp_path, recipe(), GENERATE)
+    vote = {"method": {"name": "react", "vote": {"samples": 3}}, "panel": BASE["generate"]["panel"]}
+    with pytest.raises(StoreError, match=r"changed: generate\.method\.vote\.samples"):
+        open_run(tmp_path, recipe(generate=vote), GENERATE)
+
+
+def test_targets_budgets_and_prices_may_change_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    open_run(tmp_path, recipe(), GENERATE)
+    more = {**BASE["generate"], "until": 9, "samples": 4, "max_cost": 3.0, "concurrency": 2}
+    priced = {"base": {"address": "some/model", "price_per_million": [1.0, 2.0], "timeout": 5}}
+    run = open_run(tmp_path, recipe(generate=more, models=priced), GENERATE)
+    assert json.loads(run.recipe_file.read_text())["generate"]["until"] == 9
+    with pytest.raises(StoreError, match=r"changed: models\.base\.address\."):
+        open_run(tmp_path, recipe(models={"base": {"address": "another"}}), GENERATE)

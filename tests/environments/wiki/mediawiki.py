@@ -88,20 +88,23 @@ def serving(wiki: MediaWiki) -> Iterator[MediaWiki]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            with counting:
-                now[0] += 1
-                wiki.most_at_once = max(wiki.most_at_once, now[0])
             try:
                 asked = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
                 wiki.requests.append(asked)
                 wiki.headers.append({name.lower(): value for name, value in self.headers.items()})
-                time.sleep(wiki.delay)
+                self.work()
                 self.send(wiki.answer(asked, self.headers.get("User-Agent", "")))
             except OSError:
                 self.close_connection = True
-            finally:
-                with counting:
-                    now[0] -= 1
+
+        def work(self) -> None:
+            """Take the wiki's time; over before the answer goes out, after which the next may come."""
+            with counting:
+                now[0] += 1
+                wiki.most_at_once = max(wiki.most_at_once, now[0])
+            time.sleep(wiki.delay)
+            with counting:
+                now[0] -= 1
 
         def send(self, answer: Answer) -> None:
             time.sleep(answer.delay)
