@@ -32,7 +32,7 @@ def annotate(
     """
     source, folder = _places(run)
     if table:
-        _table(source, folder)
+        _table(source, folder, (method, model))
     else:
         _session(source, folder, (method, model), per_class, seed, annotator or _user())
 
@@ -59,15 +59,22 @@ def _user() -> str:
         return "annotator"
 
 
-def _table(source: Path, folder: Path) -> None:
+def _table(source: Path, folder: Path, only: tuple[str | None, str | None]) -> None:
     from rich.console import Console
 
-    from pipeline.evaluation.annotations import read_annotations
+    from pipeline.evaluation.annotations import Annotation, read_annotations
     from pipeline.evaluation.failure_report import failure_report, report_sheets, write_failure_report
     from pipeline.evaluation.tables import to_terminal
+    from pipeline.trajectories.schema import Trajectory
     from pipeline.trajectories.store import TrajectoryStore
 
-    report = failure_report(TrajectoryStore(source).read(), read_annotations(folder))
+    method, model = only
+
+    def wanted(one: Trajectory | Annotation) -> bool:
+        return method in (None, one.method) and model in (None, one.model)
+
+    labels = filter(wanted, read_annotations(folder))
+    report = failure_report(filter(wanted, TrajectoryStore(source).read()), list(labels))
     write_failure_report(folder, report)
     Console().print(to_terminal(report_sheets(report)))
     typer.echo(f"annotate: table → {folder}/table.md")

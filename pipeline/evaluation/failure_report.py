@@ -19,7 +19,7 @@ from pipeline.evaluation.annotations import (
 )
 from pipeline.evaluation.evidence import Evidence, Flag, gather
 from pipeline.evaluation.failures import FailureTable, Tally, could_show, failure_sheets
-from pipeline.evaluation.tables import Sheet, share, to_markdown
+from pipeline.evaluation.tables import Sheet, share, short_name, to_markdown
 from pipeline.trajectories.files import write_json, write_text
 from pipeline.trajectories.schema import Record, Trajectory
 
@@ -223,7 +223,7 @@ def _hand_sheet(report: FailureReport) -> Sheet:
     )
     rows = [
         [
-            *(one.method, one.model, one.annotator),
+            *(one.method, short_name(one.model), one.annotator),
             *(share(one.counts[label], one.right_labelled) for label in SUCCESSES),
             *(share(one.counts[label], one.wrong_labelled) for label in FAILURES),
         ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.evaluation.evidence import FLAGS, Evidence, Flag, Verdict, gather
 from pipeline.evaluation.rows import Group
-from pipeline.evaluation.tables import Sheet, share, to_markdown, to_terminal
+from pipeline.evaluation.tables import Sheet, share, short_name, to_markdown, to_terminal
 from pipeline.trajectories.schema import Record, Trajectory
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _words(flag: str) -> str:
 
 
 def _head(group: GroupFailures) -> list[str]:
-    return [group.method, group.model, str(group.episodes)]
+    return [group.method, short_name(group.model), str(group.episodes)]
 
 
 def _shares(counts: dict[str, FlagCount]) -> list[str]:

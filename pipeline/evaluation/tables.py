@@ -43,6 +43,11 @@ def one_line(text: str) -> str:
     return line[:_SHOWN] + "…" if len(line) > _SHOWN else line
 
 
+def short_name(address: str) -> str:
+    """The end of a model's address, which tells it from others: its last folder and file."""
+    return "/".join(address.split("/")[-2:])
+
+
 def to_markdown(sheets: Sequence[Sheet], level: int = 2) -> str:
     """The tables as Markdown, each under a heading of this level; what a cell says is no markup."""
     return "\n".join(_markdown(sheet, level) for sheet in sheets)

@@ -240,3 +240,21 @@ def test_the_table_without_labels(cli, run):
 def test_a_bad_annotator_is_one_sentence(cli, run):
     assert cli("annotate", run, "--annotator", "../x") == 2
     assert cli.err.startswith("staract: --annotator")
+
+
+def test_the_table_of_one_method_holds_no_other(cli, tmp_path):
+    from pipeline.trajectories.store import TrajectoryStore
+    from tests.evaluation.builders import make_task, verdicts
+
+    played = [
+        t.model_copy(update={"method": m, "id": f"{m}-{t.id}"})
+        for m in ("act", "react")
+        for t in verdicts([make_task(0)], "n")
+    ]
+    with TrajectoryStore(tmp_path / "trajectories.jsonl") as store:
+        store.lock()
+        for trajectory in played:
+            store.append(trajectory)
+    assert cli("annotate", tmp_path, "--table", "--method", "react") == 0, cli.err
+    table = (tmp_path / "annotations/table.md").read_text()
+    assert "| react |" in table and "| act |" not in table
