@@ -1,0 +1,1 @@
+"""ScienceWorld: thirty tasks of elementary science in a simulated house, played through its simulator."""
