@@ -7,6 +7,7 @@ from typing import Final
 
 from pipeline.cli.panels import check_unseen, recipe_panel
 from pipeline.cli.stages import Job
+from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
 from pipeline.errors import TrainingError
 from pipeline.evaluation.curves import vote_curves
@@ -49,7 +50,8 @@ def train(job: Job) -> None:
 
 def evaluate(job: Job) -> None:
     """Play the held-out panel with every entry, then write the report."""
-    _write(job, *_play(job))
+    environment = job.environment()
+    _write(job, environment, *_play(job, environment))
 
 
 def report(job: Job) -> None:
@@ -58,8 +60,7 @@ def report(job: Job) -> None:
     evaluate(job)
 
 
-def _play(job: Job) -> tuple[Panel, list[Group]]:
-    environment = job.environment()
+def _play(job: Job, environment: Environment) -> tuple[Panel, list[Group]]:
     panel = recipe_panel(environment, job.evaluation().panel)
     players = entrants(job.recipe, job.checkpoints)
     save_panel(job.run.evaluation / "panel.json", panel)
@@ -79,11 +80,11 @@ def _play(job: Job) -> tuple[Panel, list[Group]]:
         return panel, asyncio.run(playing)
 
 
-def _write(job: Job, panel: Panel, groups: list[Group]) -> None:
+def _write(job: Job, environment: Environment, panel: Panel, groups: list[Group]) -> None:
     recipe = job.evaluation()
     metric: Metric = "em" if _measures_em(groups) else "accuracy"
     settings = Settings(metric, recipe.confidence, recipe.resamples, recipe.seed)
-    votes = vote_curves(groups, job.environment(), settings)
+    votes = vote_curves(groups, environment, settings)
     report = build_report(job.recipe.name, panel, groups, settings, votes)
     write_report(job.run.report, report)
     job.log.show(terminal_table(report))

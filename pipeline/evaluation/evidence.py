@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 from pipeline.evaluation.ambiguity import ambiguity, is_closed
 from pipeline.evaluation.likeness import as_date, occurs, plain, within
-from pipeline.evaluation.metrics import ERRORED, is_correct
+from pipeline.evaluation.metrics import is_correct
 from pipeline.rendering.parse import split_action
-from pipeline.trajectories.schema import Outcome, Record, Step, Trajectory
+from pipeline.trajectories.schema import ERRORED, Outcome, Record, Step, Trajectory
 
 Flag = Literal[
     "repeated_loop", "uninformative_search", "unsupported_answer", "label_ambiguity", "unfinished", "errored"

@@ -13,12 +13,9 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.errors import StoreError
-from pipeline.trajectories.schema import Outcome, Record, Trajectory
+from pipeline.trajectories.schema import ERRORED, Outcome, Record, Trajectory
 
 Metric = Literal["em", "f1", "accuracy"]
-
-ERRORED = frozenset({Outcome.ENVIRONMENT_ERROR, Outcome.MODEL_ERROR})
-"""Outcomes that are not the agent's fault."""
 
 MISSING = "missing"
 """The outcome reported for a task of the panel that has no episode."""

@@ -13,9 +13,7 @@ from pipeline.environments.base import Environment
 from pipeline.methods.registry import load_method
 from pipeline.methods.voting import majority
 from pipeline.recipe.models import MethodRecipe
-from pipeline.trajectories.schema import Outcome, Step, Trajectory
-
-ERRORED = frozenset({Outcome.ENVIRONMENT_ERROR, Outcome.MODEL_ERROR})
+from pipeline.trajectories.schema import ERRORED, Outcome, Step, Trajectory
 
 
 class Hybrid(ABC):

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field, ValidationError
 from pipeline.errors import StoreError
 from pipeline.rollout.goal import Goal
 from pipeline.trajectories.files import read_lines
-from pipeline.trajectories.schema import Grade, Outcome, Task, Usage
+from pipeline.trajectories.schema import ERRORED, Grade, Outcome, Task, Usage
 
-REPEATED: Final = frozenset({Outcome.MODEL_ERROR, Outcome.ENVIRONMENT_ERROR})
+REPEATED: Final = ERRORED
 """Outcomes that are no fault of the agent: such episodes are played again on resume."""
 FIRST: Final = 50
 """So many episodes say something about those to come."""

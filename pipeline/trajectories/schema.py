@@ -117,6 +117,10 @@ class Outcome(StrEnum):
     """The model could not be asked: not the agent's fault either."""
 
 
+ERRORED = frozenset({Outcome.ENVIRONMENT_ERROR, Outcome.MODEL_ERROR})
+"""Outcomes that are not the agent's fault."""
+
+
 class Grade(Record):
     """The environment's own verdict on an episode.
 
