@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ class Proposal:
     usage: Usage = field(default_factory=Usage)
     votes: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
+    gives_up: bool = False
+    """The agent ends the episode as it stands; nothing is carried out."""
 
 
 class Agent(Protocol):
@@ -44,13 +46,21 @@ class Seat:
     sampling: Sampling
     session: str
     seed: int
+    opening: str = ""
+    """What the episode's reset showed."""
+    valid_actions: Callable[[], Awaitable[list[str]]] | None = None
+    """Lists what may be done now, where the environment can say so. Slow: ask only when needed."""
+    swift: Model | None = None
+    """The fast model of a method that has two."""
 
 
 class Method(Protocol):
     """A way to drive episodes. Holds no state of any episode.
 
     ``single_step`` methods answer at once (standard, cot): one step, which finishes. An optional
-    attribute ``sampling`` replaces the recipe's temperature, top_p and max_tokens.
+    attribute ``sampling`` replaces the recipe's temperature, top_p and max_tokens. An optional attribute
+    ``trained_as`` (renderer, style and spec_digest, by name) says which rows train its model, where
+    that does not follow from ``spec``.
     """
 
     name: str

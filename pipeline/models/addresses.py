@@ -2,7 +2,7 @@
 
 An address is a local folder (a full model or a LoRA adapter), ``package:<module>/<file>.gguf`` (a
 quantised file that lies in an installed Python package), a hub id, ``openai:<model>@<base url>``,
-``expert`` or ``scripted``. Nothing here imports torch until a quantised file has to be unpacked.
+``new:<config.json>`` (a model to be trained from nothing), ``expert`` or ``scripted``. Nothing here imports torch until a quantised file has to be unpacked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.errors import ModelError
 from pipeline.recipe.models import LOGIN
 from pipeline.trajectories.schema import canonical_json
 
-Kind = Literal["folder", "package", "hub", "openai", "expert", "scripted"]
+Kind = Literal["folder", "package", "hub", "openai", "expert", "scripted", "new"]
 
 STAMP = "staract.json"
 """The file in a checkpoint that says what it was trained with."""
@@ -37,7 +37,7 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 class Address:
     """An address, taken apart.
 
-    ``name`` is the folder, the file in the package, the hub id or the endpoint's model;
+    ``name`` is the folder, the file in the package, the config file, the hub id or the endpoint's model;
     ``module`` belongs to ``package`` and ``base_url`` to ``openai`` addresses.
     """
 
@@ -62,6 +62,8 @@ def resolve(address: str) -> Address:
         return _openai(address)
     if address.startswith("package:"):
         return _package(address)
+    if address.startswith("new:"):
+        return _new(address)
     return _folder_or_hub(address)
 
 
@@ -177,6 +179,13 @@ def _package(address: str) -> Address:
     if match is None:
         raise ModelError(f"model address {address!r} is not 'package:<module>/<file>.gguf'")
     return Address("package", address, name=match[2], module=match[1])
+
+
+def _new(address: str) -> Address:
+    path = Path(address.removeprefix("new:")).expanduser()
+    if not path.is_file():
+        raise ModelError(f"model address {address!r}: there is no config file {str(path)!r}")
+    return Address("new", address, name=str(path))
 
 
 def _folder_or_hub(address: str) -> Address:

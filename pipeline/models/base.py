@@ -54,7 +54,9 @@ class Model(Protocol):
     """A model behind an address. Safe to call from many coroutines of one event loop.
 
     An optional method ``sample(request, count)`` answers like the function ``sample`` below, for
-    models that can draw several completions of one prompt more cheaply than by asking again.
+    models that can draw several completions of one prompt more cheaply than by asking again. An
+    optional method ``beams(request, count)`` answers like the function ``beams``, for models that can
+    search.
     """
 
     address: str
@@ -94,6 +96,18 @@ async def sample(model: Model, request: Request, count: int) -> list[Completion]
         return await own(request, count)
     seeds = [int(digest([request.seed, number]), 16) >> 1 for number in range(count)]
     return await together(model.generate(replace(request, seed=seed)) for seed in seeds)
+
+
+async def beams(model: Model, request: Request, count: int) -> list[Completion]:
+    """The likeliest completions of one prompt, best first; a model that cannot search has one.
+
+    The first bears the usage of the whole search.
+
+    Raises:
+        ModelError: as ``Model.generate``.
+    """
+    own: Callable[[Request, int], Awaitable[list[Completion]]] | None = getattr(model, "beams", None)
+    return [await model.generate(request)] if own is None else await own(request, count)
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

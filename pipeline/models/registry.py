@@ -23,6 +23,8 @@ def load_model(recipe: ModelRecipe) -> Model:
         from pipeline.models.expert import ExpertModel
 
         return ExpertModel()
+    if kind == "new":
+        raise ModelError(f"{recipe.address!r} is only to be trained: evaluate its student, or 'untrained'")
     if kind == "scripted":
         raise ModelError(
             "a 'scripted' model is made in code, from the texts it should write; a recipe cannot name it"

@@ -110,6 +110,22 @@ class SwitchRecipe(Section):
     """Times that SWIFT must want to focus before it may, where SAGE never has (released)."""
 
 
+class SwiftRecipe(Section):
+    """How SWIFT is asked, by itself or as the fast half of SwiftSage (Lin et al. 2023, section 3.2)."""
+
+    model: str | None = None
+    """For ``swiftsage``: a key of ``models``, or ``student``. By itself SWIFT is the entry's own model."""
+    beams: int = Field(default=5, ge=1)
+    """Beams searched, all of which count when an action is looked for."""
+    history: int = Field(default=10, ge=1, le=99)
+    """K, as the model was trained with."""
+    embedder: str | None = None
+    """A sentence model that finds the valid action most alike to what was written; without one, words are
+    compared. A local folder, a hub id or ``package:<module>``."""
+    stops_in_loops: bool = True
+    """Give up where the last five actions are two in turn, as published (``swift`` alone)."""
+
+
 class MethodRecipe(Section):
     """How episodes are driven."""
 
@@ -130,6 +146,10 @@ class MethodRecipe(Section):
     """Unreadable steps that an episode may have; one more ends it as ``format_error``."""
     vote: VoteRecipe = VoteRecipe()
     """For ``cot_sc`` and the two hybrids."""
+    swift: SwiftRecipe = SwiftRecipe()
+    """For ``swift`` and ``swiftsage``."""
+    switch: SwitchRecipe = SwitchRecipe()
+    """For ``swiftsage``."""
 
 
 class PanelRecipe(Section):
@@ -226,15 +246,24 @@ class LoraRecipe(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
 
+class ValidateRecipe(Section):
+    """Episodes that intermediate checkpoints play while a student trains."""
+
+    panel: PanelRecipe = PanelRecipe(split="dev")
+    method: MethodRecipe
+    concurrency: int = Field(default=16, ge=1)
+
+
 class TrainRecipe(Section):
     """How to fine-tune: one student a style of ``export.styles``, on the rows that export wrote.
 
     Rows in the ``text`` format train the text renderer, ``messages`` and ``sharegpt`` the chat one,
-    ``tools`` the one that calls tools.
+    ``tools`` the one that calls tools; ``swift`` trains an encoder-decoder.
     """
 
     model: str = "base"
-    """A key of ``models``: the model to start from."""
+    """A key of ``models``: the model to start from. An encoder-decoder may start from nothing: its address is
+    then ``new:<config.json>``, and its tokeniser is trained on the rows."""
     run: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Train on the dataset that another run exported (its recipe's name); by default this run's."""
     styles: list[Literal["standard", "cot", "act", "react"]] | None = Field(default=None, min_length=1)
@@ -261,16 +290,35 @@ class TrainRecipe(Section):
     project: str = "staract"
     log_every: int = Field(default=1, ge=1)
     save_every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints, and between looks at the development set where there is a ``stop_on``."""
+    target_length: int = Field(default=16, ge=2)
+    """Tokens of a target, for encoder-decoders (``max_length`` is the source's)."""
+    adam_epsilon: float = Field(default=1e-8, gt=0)
+    validate_on: ValidateRecipe | None = None
+    """Let every checkpoint play these episodes: their mean score, on the scale of the grade's reward."""
+    stop_on: Literal["loss", "score"] | None = None
+    """Keep the best checkpoint by development loss, or by the score of ``validate_on``, and stop early."""
+    patience: int = Field(default=20, ge=1)
+    """For ``stop_on``: checkpoints in a row without a better one after which training stops."""
     seed: int = 0
     accelerate: str | None = None
     """A config file of ``accelerate launch`` (a path, or a name under recipes/accelerate)."""
+
+    @model_validator(mode="after")
+    def _something_to_stop_on(self) -> TrainRecipe:
+        if self.stop_on and not self.save_every:
+            raise ValueError("stop_on compares checkpoints: set save_every as well")
+        if self.stop_on == "score" and self.validate_on is None:
+            raise ValueError("stop_on: score needs validate_on, the episodes to be played")
+        return self
 
 
 class EntryRecipe(Section):
     """One row of the comparison: a method × a model."""
 
     model: str
-    """A key of ``models``, or ``student``: the model just trained in the method's style."""
+    """A key of ``models``, or ``student``: the model just trained in the method's style; or ``untrained``:
+    what a student that was trained from nothing started from."""
     method: MethodRecipe
 
 
@@ -305,12 +353,14 @@ class Recipe(Section):
     def _models_exist(self) -> Recipe:
         used = {
             "generate.model": self.generate and self.generate.model,
+            "generate.method.swift.model": self.generate and self.generate.method.swift.model,
             "train.model": self.train and self.train.model,
         }
         if self.evaluate:
             for index, entry in enumerate(self.evaluate.entries):
                 used[f"evaluate.entries.{index}.model"] = entry.model
-        known = {*self.models, "expert", "student"}
+                used[f"evaluate.entries.{index}.method.swift.model"] = entry.method.swift.model
+        known = {*self.models, "expert", "student", "untrained"}
         for where, key in used.items():
             if key and key not in known:
                 raise ValueError(f"{where}: {key!r} is not one of models ({', '.join(sorted(known))})")

@@ -70,7 +70,8 @@ class Plan:
     """How a panel is played.
 
     ``extra`` joins the settings that make up a trajectory's identity: whatever the address of the
-    model and the recipe of the method do not say (a checkpoint's hash).
+    model and the recipe of the method do not say (a checkpoint's hash). ``swift`` is the fast model of a
+    method that has two.
     """
 
     environment: Environment
@@ -79,6 +80,7 @@ class Plan:
     model: Model
     run_seed: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    swift: Model | None = None
 
     @property
     def limits(self) -> Limits:
@@ -98,6 +100,7 @@ class Plan:
             **self.limits.settings(),
             **asdict(self.sampling),
             "environment_version": self.environment.version,
+            **({"swift_model": self.swift.address} if self.swift else {}),
             **self.extra,
         }
 
@@ -292,6 +295,7 @@ class _Run:
             sampling=self.sampling,
             session=identity,
             seed=episode_seed(identity, plan.run_seed),
+            swift=plan.swift,
         )
         return await play(seat, plan.method, self.limits, self.settings, sample)
 

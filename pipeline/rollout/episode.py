@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Self, TypeVar
@@ -140,7 +140,7 @@ class _Play:
         """Step until something ends the episode."""
         try:
             self.opening = await self.world(lambda: clean_text(episode.reset()))
-            agent = self.method.agent(self.seat)
+            agent = self.method.agent(self.seated(episode))
             ending = None
             while ending is None:
                 proposal = await agent.propose(tuple(self.steps))
@@ -157,8 +157,17 @@ class _Play:
             return _Ending(Outcome.ENVIRONMENT_ERROR, str(error))
         return ending
 
+    def seated(self, episode: Episode) -> Seat:
+        """The seat, with what only a running episode can show."""
+        listing: Callable[[], list[str]] | None = getattr(episode, "valid_actions", None)
+        if listing is None:
+            return replace(self.seat, opening=self.opening)
+        return replace(self.seat, opening=self.opening, valid_actions=lambda: self.world(listing))
+
     async def take(self, episode: Episode, proposal: Proposal) -> _Ending | None:
         """Carry out one proposal, and say whether the episode is over."""
+        if proposal.gives_up:
+            return _Ending(Outcome.FINISHED)
         action = clean_text(proposal.action)
         if action.strip():
             seen = await self.world(lambda: _checked(episode.step(action)))

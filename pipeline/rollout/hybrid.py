@@ -21,12 +21,13 @@ from pipeline.trajectories.store import TrajectoryStore
 
 @dataclass(frozen=True)
 class Host:
-    """Where and by whom methods are played; ``extra`` as in ``Plan``."""
+    """Where and by whom methods are played; ``extra`` and ``swift`` as in ``Plan``."""
 
     environment: Environment
     model: Model
     run_seed: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    swift: Model | None = None
 
     def plan(self, recipe: MethodRecipe) -> Plan:
         """The plan of a method that is no hybrid.
@@ -34,7 +35,8 @@ class Host:
         Raises:
             RecipeError: there is no such method.
         """
-        return Plan(self.environment, load_method(recipe), recipe, self.model, self.run_seed, self.extra)
+        method = load_method(recipe)
+        return Plan(self.environment, method, recipe, self.model, self.run_seed, self.extra, self.swift)
 
 
 async def play_parts(

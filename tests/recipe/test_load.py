@@ -88,7 +88,7 @@ def test_missing_key(tmp_path):
 
 def test_unknown_model_names_where_and_what_is_known(tmp_path):
     text = refusal(tmp_path, GOOD.replace("- model: small", "- model: smal"))
-    assert "evaluate.entries.0.model: 'smal' is not one of models (expert, small, student)" in text
+    assert "evaluate.entries.0.model: 'smal' is not one of models (expert, small, student, untrained)" in text
 
 
 def test_a_wrong_override_is_blamed_on_the_override(tmp_path):
