@@ -41,7 +41,7 @@ def test_the_four_methods_are_there():
 def test_an_unknown_method_is_named():
     with pytest.raises(
         RecipeError,
-        match=r"'swim'.*act, cot, cot_sc, cot_sc_then_react, react, react_im, react_then_cot_sc, standard",
+        match=r"'swim'.*act, cot, cot_sc, cot_sc_then_react, random_valid, react, react_im, react_then_cot_sc, standard, swift, swiftsage",
     ):
         method("swim")
 
