@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pipeline.environments.base import Observation, ToolSpec
 from pipeline.environments.scienceworld.pool import Pool
-from pipeline.environments.scienceworld.scoring import WON, grade, strict
+from pipeline.environments.scienceworld.scoring import grade
 from pipeline.environments.scienceworld.simulator import Seen, Simulator
 from pipeline.errors import EnvironmentFault
 from pipeline.rendering.parse import split_action
@@ -64,7 +64,7 @@ class ScienceWorldEpisode:
         self._rules = rules
         self._simulator: Simulator | None = None
         self._last = Observation("")
-        self._points = self._best = 0
+        self._score = self._best = 0.0
 
     def reset(self) -> str:
         """Load the variation: what the agent sees, and what it carries.
@@ -77,7 +77,7 @@ class ScienceWorldEpisode:
             self._simulator = self._pool.acquire()
         self._simulator.load(self._name, self._variation, self._rules.simplifications)
         seen = self._simulator.act("look around")
-        self._points = self._best = seen.points
+        self._score = self._best = seen.score
         self._last = self._observed(seen)
         return f"{seen.look}\n{seen.inventory}"
 
@@ -102,14 +102,14 @@ class ScienceWorldEpisode:
         return self._last
 
     def _observed(self, seen: Seen) -> Observation:
-        gained, self._points = seen.points - self._points, seen.points
-        self._best = max(self._best, seen.points)
-        done = seen.completed or seen.points < 0 or seen.moves > self._rules.max_moves
+        gained, self._score = seen.score - self._score, seen.score
+        self._best = max(self._best, seen.score)
+        done = seen.completed or seen.score < 0 or seen.moves > self._rules.max_moves
         return Observation(
             seen.text,
             done=done,
-            reward=gained / WON,
-            score=strict(seen.points),
+            reward=gained,
+            score=max(seen.score, 0.0),
             invalid=seen.text.startswith(UNKNOWN),
             info={"look": seen.look, "inventory": seen.inventory},
         )
@@ -127,7 +127,7 @@ class ScienceWorldEpisode:
 
     def grade(self) -> Grade:
         """The simulator's verdict as it stands."""
-        return grade(self._points, self._best)
+        return grade(self._score, self._best)
 
     def close(self) -> None:
         """Give the simulator back."""

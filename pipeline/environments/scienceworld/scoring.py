@@ -1,8 +1,8 @@
-"""Points of an episode, and the two ways of counting them.
+"""The score of an episode, and the two ways of counting it.
 
-The simulator gives points from 0 to 100, or -100 for a focus on the wrong thing, which also ends the
-episode. ``score`` counts that as 0; ``score_published`` is what the simulator says. Done is not won:
-only 100 points are.
+The simulator's score runs from 0 to 1; a focus on the wrong thing makes it -1 and ends the episode. The
+published wrapper rounds it to points of 100. ``score`` counts -100 points as 0; ``score_published`` is
+what the wrapper says. Done is not won: only 100 points are.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ WON = 100
 """Points of a solved task."""
 
 
-def strict(points: int) -> float:
-    """Points as a score between 0 and 1; below zero is 0."""
-    return max(points, 0) / WON
+def points(score: float) -> int:
+    """The simulator's score as the published wrapper says it: rounded, from -100 to 100."""
+    return round(WON * score)
 
 
-def grade(points: int, best: int) -> Grade:
+def grade(last: float, best: float) -> Grade:
     """The verdict on an episode.
 
     Args:
-        points: what the simulator says in the end, from -100 to 100.
+        last: what the simulator says in the end, from -1 to 1.
         best: the most it said during the episode; it never decides anything.
     """
-    score = strict(points)
-    metrics = {"score": score, "score_published": points / WON, "score_best": strict(best)}
-    return Grade(correct=points >= WON, reward=score, metrics=metrics)
+    score = max(points(last), 0) / WON
+    metrics = {
+        "score": score,
+        "score_published": points(last) / WON,
+        "score_best": max(points(best), 0) / WON,
+    }
+    return Grade(correct=points(last) >= WON, reward=score, metrics=metrics)

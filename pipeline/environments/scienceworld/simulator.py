@@ -44,10 +44,10 @@ GOLD_SECONDS: Final = 900.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What the simulator shows after an action. ``points`` are 0 to 100, or -100; ``moves`` its clock."""
+    """What the simulator shows after an action. ``score`` is unrounded, 0 to 1, or -1; ``moves`` its clock."""
 
     text: str
-    points: int
+    score: float
     completed: bool
     moves: int
     look: str
@@ -110,8 +110,8 @@ class Simulator:
         with self._guarded("carrying out an action") as gateway:
             text = gateway.call(self._server, "step", action)
             score, completed, moves, look, inventory = (gateway.call(self._server, name) for name in _STATE)
-            points = round(100 * float(cast("float", score)))
-        return Seen(str(text), points, completed is True, int(cast("int", moves)), str(look), str(inventory))
+        now = float(cast("float", score))
+        return Seen(str(text), now, completed is True, int(cast("int", moves)), str(look), str(inventory))
 
     def valid_actions(self) -> list[str]:
         """Every action that can be carried out now, sorted. This takes several times as long as a step."""

@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.environments.scienceworld.descriptions import Descriptions
 from pipeline.environments.scienceworld.names import BY_ID, TYPES
+from pipeline.environments.scienceworld.scoring import points
 from pipeline.environments.scienceworld.simulator import Simulator
 from pipeline.errors import EnvironmentFault
 
@@ -67,7 +68,9 @@ def test_descriptions_are_those_of_loaded_variations(simulator, world, identity,
 
 def test_points_and_moves(simulator):
     seen = loaded(simulator, "4-4", 225)
-    assert (seen.points, seen.moves, seen.completed) == (8, 0, False)
+    # A twelfth, which the published wrapper rounds to 8 points (specs, section 4.1).
+    assert (points(seen.score), seen.moves, seen.completed) == (8, 0, False)
+    assert seen.score == pytest.approx(1 / 12, abs=1e-6)
     # What it does not understand, and looking, take no time (specs, section 4.1).
     costs = {
         "frobnicate": 0,
@@ -86,7 +89,7 @@ def test_points_and_moves(simulator):
 def test_a_wrong_focus_costs_a_hundred(simulator):
     loaded(simulator, "7-1", 93)
     seen = simulator.act("focus on air")
-    assert seen.points == -100
+    assert seen.score == -1
 
 
 def test_it_agrees_with_the_package(simulator):
@@ -110,12 +113,12 @@ def test_it_agrees_with_the_package(simulator):
             "focus on axe",
         ]:
             assert words(info["look"]) == words(seen.look) and words(info["inv"]) == words(seen.inventory)
-            assert (info["score"], info["moves"]) == (seen.points, seen.moves)
+            assert (info["score"], info["moves"]) == (points(seen.score), seen.moves)
             assert set(info["valid"]) == set(simulator.valid_actions())
             text, reward, _, info = plain.step(action)
             before, seen = seen, simulator.act(action)
-            assert words(text) == words(seen.text) and reward == seen.points - before.points
-        assert seen.points == info["score"] == -100
+            assert words(text) == words(seen.text) and reward == points(seen.score) - points(before.score)
+        assert points(seen.score) == info["score"] == -100
     finally:
         plain.close()
 
@@ -140,13 +143,13 @@ def test_the_same_actions_give_the_same_in_another_process(simulator):
     finally:
         other.close()
     assert first == second == third
-    assert first[-1].points == 100
+    assert first[-1].score == 1
 
 
 def test_a_variation_that_does_not_exist(simulator):
     with pytest.raises(EnvironmentFault, match="cannot load boil 30"):
         simulator.load("boil", 30, "easy")
-    assert loaded(simulator, "1-1", 29).points == 0
+    assert loaded(simulator, "1-1", 29).score == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
