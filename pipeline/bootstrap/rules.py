@@ -25,7 +25,7 @@ VERDICT: Final = re.compile(
 class Excluded:
     """Tasks that may not be trained on: those of evaluation panels and of the exemplars.
 
-    ``texts`` holds hashes of normalised instructions, as panels do: a task that asks the same under
+    ``texts`` holds hashes of problems' normalised words, as panels do: a task that asks the same under
     another id leaks just as much.
     """
 
@@ -42,7 +42,7 @@ class Excluded:
 
     def holds(self, task: Task) -> bool:
         """Whether the task is one of them, by id or by text."""
-        return task.id in self.task_ids or digest(normal_text(task.instruction)) in self.texts
+        return task.id in self.task_ids or digest(normal_text(task.problem)) in self.texts
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ class _Tasks:
 
     def add(self, task: Task) -> None:
         if task.id not in self._seen:
-            asked = digest([task.environment, task.family, task.instruction.strip()])
+            asked = digest([task.environment, task.family, task.problem.strip()])
             self._seen[task.id] = (asked, digest(sorted(task.gold)))
 
     def conflicts(self) -> list[str]:

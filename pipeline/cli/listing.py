@@ -26,12 +26,13 @@ def recipes(
 
 def environments() -> None:
     """List the environments, each with its panels and actions."""
+    from pipeline.cli.panels import panel_names
     from pipeline.environments.registry import environment_class, environment_names
 
     for name in environment_names():
         environment = environment_class(name)
         typer.echo(f"{name}: {_summary(environment)}")
-        typer.echo(f"    panels: {', '.join(getattr(environment, 'panels', {})) or 'none named'}")
+        typer.echo(f"    panels: {', '.join(panel_names(environment)) or 'none named'}")
         for tool in environment.tools:
             typer.echo(f"    {tool.name}[{tool.argument}]  {tool.description}")
 

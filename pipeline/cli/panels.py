@@ -33,7 +33,7 @@ def recipe_panel(environment: Environment, wanted: PanelRecipe) -> Panel:
     if wanted.file is not None:
         return _from_file(environment, Path(wanted.file), wanted.split)
     if wanted.name is not None:
-        wanted = _named(environment, wanted.name)
+        return _named(environment, wanted.name, wanted.size)
     return _drawn(environment, wanted)
 
 
@@ -42,12 +42,30 @@ def _drawn(environment: Environment, wanted: PanelRecipe) -> Panel:
     return draw_panel(tasks, wanted, exclude=exemplar_tasks(environment))
 
 
-def _named(environment: Environment, name: str) -> PanelRecipe:
-    named: dict[str, PanelRecipe] = getattr(environment, "panels", {})
-    if name not in named:
-        known = ", ".join(sorted(named)) or "none"
+def panel_names(environment: Environment | type[Environment]) -> list[str]:
+    """The names of the panels that the environment knows."""
+    return sorted({*_rules(environment), *_lists(environment)})
+
+
+def _named(environment: Environment, name: str, size: int | None) -> Panel:
+    """A panel that the environment draws by a rule, or lists task by task."""
+    lists = _lists(environment)
+    if name in lists:
+        split, ids = lists[name]
+        return named_panel(split, environment.tasks(split), ids[:size], f"panel {name!r}")
+    rules = _rules(environment)
+    if name not in rules:
+        known = ", ".join(panel_names(environment)) or "none"
         raise RecipeError(f"Panel {name!r} is neither a file nor a panel of {environment.name} ({known}).")
-    return named[name]
+    return _drawn(environment, rules[name])
+
+
+def _rules(environment: Environment | type[Environment]) -> dict[str, PanelRecipe]:
+    return getattr(environment, "panels", {})
+
+
+def _lists(environment: Environment | type[Environment]) -> dict[str, tuple[Split, tuple[str, ...]]]:
+    return getattr(environment, "listed", {})
 
 
 def _from_file(environment: Environment, path: Path, split: Split | None) -> Panel:

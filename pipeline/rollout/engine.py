@@ -1,5 +1,7 @@
 """Many episodes: what a panel is owed, played with bounded concurrency, each kept as it ends.
 
+An episode that the environment failed is played a second time at once.
+
 A trajectory's seed and content depend on its identity alone, so the same episodes come out at any
 concurrency and in any order, and a run that was killed owes exactly what is missing.
 
@@ -167,7 +169,7 @@ async def run_episodes(
         tasks: the panel's tasks.
         store: where trajectories go; it is locked, and left open.
         samples: episodes a task.
-        concurrency: episodes at a time.
+        concurrency: episodes at a time; no more than the environment's own ``concurrency``, where it has one.
         progress: is told how the run goes; a ``GoalProgress`` also hears projections.
         goal: the target and the budgets; by default everything is played.
 
@@ -231,7 +233,10 @@ class _Run:
             self.progress.aim(self.tally)
         if self.progress:
             self.progress.begin(self.summary.owed)
-        workers = [asyncio.create_task(self.work()) for _ in range(min(concurrency, self.summary.owed))]
+        # More episodes than an environment has simulators would only wait for them.
+        room: int | None = getattr(self.plan.environment, "concurrency", None)
+        count = min(concurrency, self.summary.owed, concurrency if room is None else room)
+        workers = [asyncio.create_task(self.work()) for _ in range(count)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -287,6 +292,18 @@ class _Run:
         return None
 
     async def episode(self, task: Task, sample: int, identity: str) -> Trajectory:
+        """An episode's trajectory. Where the environment failed, it is kept and the episode played once more:
+        what failed may have been replaced, as a simulator that died is.
+        """
+        first = await self.attempt(task, sample, identity)
+        if first.outcome is not Outcome.ENVIRONMENT_ERROR:
+            return first
+        self.store.append(first)
+        self.tally.spend(first.usage)
+        self.summary.usage += first.usage
+        return await self.attempt(task, sample, identity)
+
+    async def attempt(self, task: Task, sample: int, identity: str) -> Trajectory:
         plan = self.plan
         seat = Seat(
             task=task,

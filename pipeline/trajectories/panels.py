@@ -1,7 +1,7 @@
 """Panels: frozen lists of tasks, drawn once by a seed and the same for ever.
 
-A panel remembers of each task its id, the hash of its content and the hash of its normalised
-instruction, so that a changed data set or an overlap with another panel is noticed without the
+A panel remembers of each task its id, the hash of its content and the hash of its problem's
+normalised words, so that a changed data set or an overlap with another panel is noticed without the
 tasks at hand.
 """
 
@@ -32,7 +32,7 @@ def normal_text(text: str) -> str:
 
 
 class PanelEntry(Record):
-    """One task of a panel: its id, its content hash and the hash of its normalised instruction."""
+    """One task of a panel: its id, its content hash and the hash of its problem's normalised words."""
 
     id: str
     content: str
@@ -41,7 +41,7 @@ class PanelEntry(Record):
     @classmethod
     def of(cls, task: Task) -> PanelEntry:
         """What a panel remembers of a task."""
-        return cls(id=task.id, content=task.content_hash, text=digest(normal_text(task.instruction)))
+        return cls(id=task.id, content=task.content_hash, text=digest(normal_text(task.problem)))
 
 
 class _PanelFile(Record):
@@ -218,7 +218,7 @@ def named_panel(split: Split, tasks: Iterable[Task], ids: Sequence[str], where: 
 
 
 def _is_banned(task: Task, banned: set[str]) -> bool:
-    return bool(banned) and (task.id in banned or normal_text(task.instruction) in banned)
+    return bool(banned) and (task.id in banned or normal_text(task.problem) in banned)
 
 
 def _in_turn(tasks: Iterable[Task]) -> Iterator[Task]:

@@ -41,7 +41,8 @@ class Task(Record):
 
     ``instruction`` is what the agent is shown (``Question: …`` without the label). ``gold`` holds
     every accepted answer, best first. ``kind`` is the type used for balancing (``bridge2``,
-    ``SUPPORTS``, …). ``meta`` carries the derivation and anything an environment needs again.
+    ``SUPPORTS``, …). ``meta`` carries the derivation and anything an environment needs again; its key
+    ``problem`` names the problem where the instruction alone does not (the same words, another world).
     """
 
     id: str
@@ -54,9 +55,16 @@ class Task(Record):
     meta: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def problem(self) -> str:
+        """The words by which two tasks are known to be the same problem, whatever their ids."""
+        named = self.meta.get("problem")
+        return named if isinstance(named, str) else self.instruction
+
+    @property
     def content_hash(self) -> str:
         """Hash of what makes the task the same problem, whatever its id."""
-        return digest([self.environment, self.family, self.instruction, self.gold])
+        content = [self.environment, self.family, self.instruction, self.gold]
+        return digest(content if self.problem == self.instruction else [*content, self.problem])
 
 
 class Usage(Record):

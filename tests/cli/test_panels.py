@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from pipeline.cli.panels import panel_tasks, recipe_panel
+from pipeline.bootstrap.rules import Excluded
+from pipeline.cli.panels import panel_names, panel_tasks, recipe_panel
 from pipeline.environments.registry import load_environment
+from pipeline.environments.scienceworld.environment import ScienceWorldEnvironment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.models import EnvironmentRecipe, PanelRecipe
-from pipeline.trajectories.panels import save_panel
+from pipeline.trajectories.panels import check_disjoint, save_panel
 
 ATLAS = load_environment(EnvironmentRecipe(name="atlas"))
 
@@ -49,3 +51,21 @@ def test_a_file_that_is_no_panel_is_named(tmp_path):
     (tmp_path / "p.json").write_text('{"split": "test"}')
     with pytest.raises(StoreError, match=r"p\.json is not a panel"):
         recipe_panel(ATLAS, PanelRecipe(file=str(tmp_path / "p.json")))
+
+
+def test_a_panel_that_the_environment_lists_task_by_task():
+    world = ScienceWorldEnvironment(kinds=["7-1", "4-4"])
+    panel = recipe_panel(world, PanelRecipe(name="test_first10"))
+    assert (panel.split, len(panel)) == ("test", 20)
+    assert len(recipe_panel(world, PanelRecipe(name="train_sampled", size=6))) == 6
+    assert {"test", "test_first10", "train_sampled"} <= set(panel_names(world))
+    with pytest.raises(RecipeError, match=r"neither a file nor a panel of scienceworld \(dev, dev_sampled"):
+        recipe_panel(world, PanelRecipe(name="react500"))
+
+
+def test_training_on_another_variation_of_the_same_words_is_no_leak():
+    world = ScienceWorldEnvironment(kinds=["4-4", "7-1", "9-1"])
+    train = recipe_panel(world, PanelRecipe(name="train_sampled"))
+    test = recipe_panel(world, PanelRecipe(name="test_first10"))
+    check_disjoint(train, test)
+    assert Excluded.of([test]).holds(test.tasks[0]) and not any(map(Excluded.of([test]).holds, train.tasks))

@@ -12,7 +12,7 @@ from pipeline.errors import EnvironmentFault, ModelError, QuotaError, StoreError
 from pipeline.models.base import Request
 from pipeline.models.scripted import ScriptedModel
 from pipeline.rollout.engine import MODEL_ERRORS, Plan, Summary, run_episodes
-from pipeline.trajectories.schema import Outcome, Trajectory, episode_seed
+from pipeline.trajectories.schema import Outcome, Task, Trajectory, episode_seed
 from pipeline.trajectories.store import TrajectoryStore
 from tests.rollout.faults import fault
 from tests.rollout.toy import Sums, clever, plan, task
@@ -140,6 +140,35 @@ def test_errors_that_are_no_fault_of_the_agent_are_played_again(tmp_path: Path) 
     assert not {one.outcome for one in found.values()} & {Outcome.MODEL_ERROR, Outcome.ENVIRONMENT_ERROR}
     run(quick(), tmp_path / "whole")
     assert timeless(path) == timeless(tmp_path / "whole")
+
+
+def test_what_the_environment_failed_is_played_once_more(tmp_path: Path) -> None:
+    failing: set[str] = set()
+
+    def shaky(problem: Task) -> None:
+        if problem.id not in failing:
+            failing.add(problem.id)
+            raise EnvironmentFault("restarting")
+
+    path = tmp_path / "t.jsonl"
+    summary = run(plan(ScriptedModel(clever), Sums(episode=shaky)), path)
+    assert summary.done == 12 and summary.outcomes[Outcome.ENVIRONMENT_ERROR] == 0
+    assert len(path.read_text().split("\n")) == 2 * 12 + 1
+    run(quick(), tmp_path / "whole")
+    assert timeless(path) == timeless(tmp_path / "whole")
+
+
+def test_no_more_episodes_are_open_than_the_environment_can_hold(tmp_path: Path) -> None:
+    world, most = Sums(), 0
+    world.concurrency = 3  # type: ignore[attr-defined]
+
+    def watching(request: Request) -> str:
+        nonlocal most
+        most = max(most, sum(not episode.closed for episode in world.episodes))
+        return clever(request)
+
+    run(plan(ScriptedModel(watching, delay=0.001), world), tmp_path / "t.jsonl", concurrency=50)
+    assert most == 3
 
 
 def test_no_quota_stops_the_run_and_keeps_what_is_done(tmp_path: Path) -> None:

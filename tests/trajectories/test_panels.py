@@ -165,3 +165,23 @@ def test_a_panel_of_ids_keeps_their_order_and_refuses_strangers_and_doubles():
 def test_a_panel_is_said_in_one_way(values, complaint):
     with pytest.raises(ValueError, match=complaint):
         PanelRecipe(**values)
+
+
+def test_the_same_words_about_another_world_are_another_problem() -> None:
+    def world(name: str, split: str, problem: str) -> Task:
+        return task(name, split=split, instruction="Find a plant.", meta={"problem": problem})
+
+    one, other, twin = (
+        world("a", "train", "plant 1"),
+        world("b", "test", "plant 2"),
+        world("c", "test", "Plant 1"),
+    )
+    assert one.content_hash != other.content_hash
+
+    def panel(chosen: Task) -> Panel:
+        return named_panel(chosen.split, [chosen], [chosen.id], "list")  # type: ignore[arg-type]
+
+    check_disjoint(panel(one), panel(other))
+    with pytest.raises(StoreError, match="'c' asks the same as task 'a'"):
+        check_disjoint(panel(one), panel(twin))
+    assert not draw_panel([one], PanelRecipe(split="train"), exclude={"plant 1"}).ids

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, get_args
 from pipeline.environments.scienceworld.descriptions import load_descriptions, simulator_version
 from pipeline.environments.scienceworld.episode import TOOL, Ambiguous, Rules, ScienceWorldEpisode
 from pipeline.environments.scienceworld.gold import gold_steps
-from pipeline.environments.scienceworld.names import BY_ID, TaskType, chosen_types
+from pipeline.environments.scienceworld.names import BY_ID, TYPES, TaskType, chosen_types
 from pipeline.environments.scienceworld.pool import Pool
-from pipeline.environments.scienceworld.splits import listed_panels
+from pipeline.environments.scienceworld.splits import Listed, listed_panels
 from pipeline.errors import EnvironmentFault, RecipeError
 from pipeline.recipe.models import PanelRecipe
 from pipeline.trajectories.schema import Split, Step, Task, digest
@@ -55,6 +55,8 @@ class ScienceWorldEnvironment:
         "dev": PanelRecipe(split="dev"),
         "test": PanelRecipe(split="test"),
     }
+    listed: Listed = listed_panels(TYPES)
+    """Panels that are lists of ids: split and ids, by name."""
 
     def __init__(
         self,
@@ -87,8 +89,7 @@ class ScienceWorldEnvironment:
         self._variations = variations
         self._rules = Rules(simplifications, max_steps, ambiguous)
         self._pool = Pool(simulators, float(timeout))
-        self.listed = listed_panels(self._types)
-        """Panels that are lists of ids: split and ids, by name."""
+        self.listed = listed_panels(self._types, variations)
 
     @property
     def version(self) -> str:
@@ -149,7 +150,8 @@ def _task(kind: TaskType, variation: int, split: Split, text: str) -> Task:
         split=split,
         kind=kind.id,
         instruction=text,
-        meta={"name": kind.name, "variation": variation},
+        # In many kinds every variation is asked in the same words.
+        meta={"name": kind.name, "variation": variation, "problem": f"{kind.name} {variation}"},
     )
 
 

@@ -40,7 +40,7 @@ def duplicates(tasks: Iterable[Task]) -> Duplicates:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     answers: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
     for task in tasks:
-        text = normal_text(task.instruction)
+        text = normal_text(task.problem)
         groups[text].append(task.id)
         answers[text].add(tuple(normalise(gold) for gold in task.gold))
     repeated = {text: tuple(names) for text, names in groups.items() if len(names) > 1}

@@ -1,6 +1,7 @@
 """Through the engine: an episode whose simulator is killed is an environment error, and is played again."""
 
 import asyncio
+import json
 import os
 import signal
 
@@ -8,7 +9,7 @@ from pipeline.methods.base import Proposal
 from pipeline.recipe.models import MethodRecipe
 from pipeline.rollout.engine import Plan, run_episodes
 from pipeline.trajectories.schema import Outcome
-from pipeline.trajectories.store import TrajectoryStore, read_trajectories
+from pipeline.trajectories.store import TrajectoryStore
 from tests.environments.scienceworld.conftest import task_of
 
 
@@ -39,11 +40,11 @@ class Silent:
 
 
 class Killing:
-    """The world, but its next simulator is killed before the second step."""
+    """The world, but its next simulators are killed before the second step."""
 
-    def __init__(self, world):
+    def __init__(self, world, kills):
         self._world = world
-        self.kills = 1
+        self.kills = kills
 
     def __getattr__(self, name):
         return getattr(self._world, name)
@@ -62,20 +63,29 @@ class Killing:
         return episode
 
 
-def test_a_killed_simulator_costs_one_episode(world, tmp_path):
+def played(world, path, kills):
     tasks = [task_of(world, f"scienceworld-7-1-{number:04d}") for number in (93, 94)]
-    plan = Plan(Killing(world), Waiting(), MethodRecipe(name="react"), Silent())
+    plan = Plan(Killing(world, kills), Waiting(), MethodRecipe(name="react"), Silent())
+    with TrajectoryStore(path) as store:
+        return asyncio.run(run_episodes(plan, tasks, store, concurrency=5))
+
+
+def test_an_episode_whose_simulator_was_killed_is_played_once_more(world, tmp_path):
     path = tmp_path / "trajectories.jsonl"
+    summary = played(world, path, kills=1)
+    assert (summary.done, summary.outcomes) == (2, {Outcome.FINISHED: 2})
+    lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    broken = [line for line in lines if line["outcome"] == "environment_error"]
+    assert len(lines) == 3 and len(broken) == 1
+    assert "simulator ended by itself" in broken[0]["error"] and len(broken[0]["steps"]) == 1
+    finished = list(TrajectoryStore(path).read())
+    assert [each.outcome for each in finished] == [Outcome.FINISHED] * 2
+    assert not any(each.grade.correct for each in finished)
 
-    def play():
-        with TrajectoryStore(path) as store:
-            return asyncio.run(run_episodes(plan, tasks, store, concurrency=1))
 
-    first, second = play(), play()
-    assert first.outcomes == {Outcome.ENVIRONMENT_ERROR: 1, Outcome.FINISHED: 1}
-    assert second.outcomes == {Outcome.FINISHED: 1} and second.kept == 1
-    broken = [each for each in read_trajectories(path) if each.outcome is Outcome.ENVIRONMENT_ERROR]
-    assert all("simulator ended by itself" in each.error and len(each.steps) == 1 for each in broken)
-    finished = {each.task.id: each for each in read_trajectories(path) if each.outcome is Outcome.FINISHED}
-    assert len(finished) == 2
-    assert not any(each.grade.correct for each in finished.values())
+def test_one_that_fails_twice_is_an_error_and_the_run_goes_on(world, tmp_path):
+    path = tmp_path / "trajectories.jsonl"
+    summary = played(world, path, kills=2)
+    assert summary.outcomes == {Outcome.ENVIRONMENT_ERROR: 1, Outcome.FINISHED: 1}
+    again = played(world, path, kills=0)
+    assert (again.kept, again.outcomes) == (1, {Outcome.FINISHED: 1})

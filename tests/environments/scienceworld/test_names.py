@@ -69,3 +69,17 @@ def test_kinds_are_ids_or_names_in_one_order(kinds):
 def test_an_unknown_kind_is_refused_with_those_known():
     with pytest.raises(RecipeError, match=r"'11-1' is not a task of ScienceWorld.*10-2 mendelian"):
         chosen_types(["1-1", "11-1"])
+
+
+def test_the_published_training_panels_keep_their_share_of_the_long_tasks():
+    """Fifty variations of inclined planes and genetics, a hundred of 3-3, all of the others (specs, 4.3)."""
+    panels = listed_panels(TYPES)
+    sampled = [name for split in ("train", "dev") for name in panels[f"{split}_sampled"][1]]
+    assert len(set(sampled)) == len(sampled)
+    for kind in TYPES:
+        drawn = [name for name in sampled if name.startswith(f"scienceworld-{kind.id}-")]
+        everything = len(kind.fold("train")) + len(kind.fold("dev"))
+        limit = 100 if kind.id == "3-3" else 50 if kind.id.startswith(("9-", "10-")) else everything
+        assert len(drawn) <= limit
+        assert len(drawn) == everything or limit < everything
+    assert len({name.split("-")[1] + "-" + name.split("-")[2] for name in sampled[:30]}) == 30
