@@ -4,7 +4,7 @@
     python benchmarks/scienceworld_gold.py --kinds 4-1 7-1 --json out.json
     python benchmarks/scienceworld_gold.py --random 0
 
-Generates each of the 271 gold paths, plays it with a limit of 300 moves and lists every episode that
+Generates each of the 271 gold paths, plays it with a limit of 1,000 moves and lists every episode that
 does not reach 100 with what happened. Also checks that the text of each task is the simulator's own.
 With `--random SEED` valid actions are drawn instead, with the customary limit of 100 moves.
 Needs the extra scienceworld; generating a path takes from half a second to half a minute.

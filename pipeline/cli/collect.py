@@ -13,6 +13,8 @@ from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
 from pipeline.errors import RecipeError
+from pipeline.evaluation.entrants import find_swift
+from pipeline.evaluation.play import loaded
 from pipeline.export.write import export_dataset
 from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.prompts import exemplar_tasks, spec_for
@@ -26,6 +28,7 @@ from pipeline.rollout.hybrid import Host, joined, play_parts
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.run import recipe_digest
+from pipeline.trajectories.schema import digest
 from pipeline.trajectories.store import TrajectoryStore, read_trajectories
 
 
@@ -47,23 +50,30 @@ def generate(job: Job) -> None:
 
 async def _play(job: Job, recipe: GenerateRecipe, environment: Environment, panel: Panel) -> Summary:
     hybrid = load_hybrid(recipe.method)
+    fast = find_swift(job.recipe, recipe.method, job.checkpoints)
+    extra = {"swift_checkpoint": digest(fast.trained)} if fast and fast.trained else {}
     model = load_model(_model(job, recipe))
-    host = Host(environment, model, job.recipe.seed)
     try:
-        if hybrid:
-            return await _play_hybrid(job, recipe, hybrid, host, panel)
-        with TrajectoryStore(job.run.trajectories) as store:
-            return await run_episodes(
-                host.plan(recipe.method),
-                panel.tasks,
-                store,
-                samples=recipe.samples,
-                concurrency=recipe.concurrency,
-                progress=RunProgress("generate", say=job.log.say),
-                goal=Goal.of(recipe),
-            )
+        async with loaded(fast) as swift:
+            host = Host(environment, model, job.recipe.seed, extra, swift)
+            if hybrid:
+                return await _play_hybrid(job, recipe, hybrid, host, panel)
+            return await _play_method(job, recipe, host, panel)
     finally:
         await model.close()
+
+
+async def _play_method(job: Job, recipe: GenerateRecipe, host: Host, panel: Panel) -> Summary:
+    with TrajectoryStore(job.run.trajectories) as store:
+        return await run_episodes(
+            host.plan(recipe.method),
+            panel.tasks,
+            store,
+            samples=recipe.samples,
+            concurrency=recipe.concurrency,
+            progress=RunProgress("generate", say=job.log.say),
+            goal=Goal.of(recipe),
+        )
 
 
 async def _play_hybrid(job: Job, recipe: GenerateRecipe, hybrid: Hybrid, host: Host, panel: Panel) -> Summary:

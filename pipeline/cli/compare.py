@@ -11,8 +11,9 @@ from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
 from pipeline.errors import TrainingError
 from pipeline.evaluation.curves import vote_curves
-from pipeline.evaluation.metrics import Metric
-from pipeline.evaluation.play import entrants, play_panel
+from pipeline.evaluation.entrants import entrants
+from pipeline.evaluation.metrics import SCORE, Metric
+from pipeline.evaluation.play import play_panel
 from pipeline.evaluation.report import build_report, terminal_table, write_report
 from pipeline.evaluation.rows import Group, Settings
 from pipeline.recipe.models import TrainRecipe
@@ -82,14 +83,18 @@ def _play(job: Job, environment: Environment) -> tuple[Panel, list[Group]]:
 
 def _write(job: Job, environment: Environment, panel: Panel, groups: list[Group]) -> None:
     recipe = job.evaluation()
-    metric: Metric = "em" if _measures_em(groups) else "accuracy"
-    settings = Settings(metric, recipe.confidence, recipe.resamples, recipe.seed)
+    settings = Settings(_metric(groups), recipe.confidence, recipe.resamples, recipe.seed)
     votes = vote_curves(groups, environment, settings)
-    report = build_report(job.recipe.name, panel, groups, settings, votes)
+    kinds = getattr(environment, "kind_groups", None)
+    report = build_report(job.recipe.name, panel, groups, settings, votes, kinds)
     write_report(job.run.report, report)
     job.log.show(terminal_table(report))
     job.log.say(f"report → {job.run.report}/report.md")
 
 
-def _measures_em(groups: list[Group]) -> bool:
-    return any("em" in trajectory.grade.metrics for group in groups for trajectory in group.trajectories)
+def _metric(groups: list[Group]) -> Metric:
+    """Exact match or points, where any episode is measured so; else the verdict."""
+    measured = {
+        name for group in groups for trajectory in group.trajectories for name in trajectory.grade.metrics
+    }
+    return "em" if "em" in measured else "score" if SCORE in measured else "accuracy"

@@ -94,10 +94,11 @@ def _sections(stages: Sequence[str], recipe: Recipe) -> list[str]:
     """What may not have changed since the run was begun: these stages, those before, their models."""
     last = max(STAGES.index(_section(stage)) for stage in stages)
     sections = STAGES[: last + 1]
-    models = [recipe.generate and recipe.generate.model] if "generate" in sections else []
+    generate, evaluate = recipe.generate, recipe.evaluate
+    models = [generate.model, generate.method.swift.model] if generate and "generate" in sections else []
     models += [recipe.train and recipe.train.model] if "train" in sections else []
-    if "evaluate" in sections and recipe.evaluate:
-        models += [entry.model for entry in recipe.evaluate.entries]
+    if "evaluate" in sections and evaluate:
+        models += [name for entry in evaluate.entries for name in (entry.model, entry.method.swift.model)]
     used = dict.fromkeys(f"models.{name}" for name in models if name in recipe.models)
     return [*sections, *used]
 

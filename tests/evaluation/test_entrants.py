@@ -7,10 +7,10 @@ import pytest
 
 from pipeline.environments.registry import load_environment
 from pipeline.errors import ModelError, RecipeError
-from pipeline.evaluation.play import Entrant, check_prompt, entrants
+from pipeline.evaluation.entrants import Found, check_prompt, entrants
 from pipeline.methods.prompts import spec_for
 from pipeline.methods.registry import load_method
-from pipeline.recipe.models import EntryRecipe, EnvironmentRecipe, MethodRecipe, ModelRecipe, Recipe
+from pipeline.recipe.models import EnvironmentRecipe, MethodRecipe, ModelRecipe, Recipe
 from pipeline.rendering.digest import spec_digest
 
 ATLAS = load_environment(EnvironmentRecipe(name="atlas", family="questions"))
@@ -38,13 +38,13 @@ def checkpoint(folder: Path, **stamp: str) -> Path:
 def test_a_student_is_the_checkpoint_of_the_methods_style_run_as_its_base_is(tmp_path):
     folder = checkpoint(tmp_path / "r" / "react", style="react")
     (found,) = entrants(recipe(), tmp_path)
-    assert found.recipe == ModelRecipe(address=str(folder), batch_size=7)
-    assert (found.kind, found.base) == ("fine-tuned", "base")
+    assert found.model.recipe == ModelRecipe(address=str(folder), batch_size=7)
+    assert (found.kind, found.model.base) == ("fine-tuned", "base")
 
 
 def test_a_model_of_the_recipe_is_only_prompted(tmp_path):
     (found,) = entrants(recipe("base"), tmp_path)
-    assert (found.kind, found.recipe.address) == ("prompted", "somewhere")
+    assert (found.kind, found.model.recipe.address) == ("prompted", "somewhere")
 
 
 def test_a_checkpoint_by_its_folder_is_fine_tuned_too(tmp_path):
@@ -62,14 +62,14 @@ def test_what_is_missing_is_named(tmp_path):
         entrants(recipe(evaluate=None), tmp_path)
 
 
-def entrant(method: MethodRecipe, **stamp: str) -> Entrant:
+def student(**stamp: str) -> Found:
     trained = {"renderer": "text", "style": "react", "spec_digest": spec_digest(spec_for(ATLAS, "react", 0))}
-    return Entrant(EntryRecipe(model="m", method=method), ModelRecipe(address="m"), {**trained, **stamp}, "")
+    return Found(ModelRecipe(address="m"), {**trained, **stamp})
 
 
 def test_a_student_asked_as_it_was_trained_passes():
     asked = MethodRecipe(name="react", shots=0)
-    check_prompt(entrant(asked), load_method(asked), ATLAS, asked)
+    check_prompt(student(), load_method(asked), ATLAS, asked)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,12 @@ def test_a_student_asked_as_it_was_trained_passes():
 )
 def test_a_student_asked_otherwise_is_refused(asked, stamp, key):
     with pytest.raises(ModelError, match=f"trained with {key} "):
-        check_prompt(entrant(asked, **stamp), load_method(asked), ATLAS, asked)
+        check_prompt(student(**stamp), load_method(asked), ATLAS, asked)
 
 
 def test_a_model_that_is_only_prompted_may_be_asked_in_any_way():
     asked = MethodRecipe(name="act")
-    player = Entrant(EntryRecipe(model="m", method=asked), ModelRecipe(address="m"), {}, "")
-    check_prompt(player, load_method(asked), ATLAS, asked)
+    check_prompt(Found(ModelRecipe(address="m"), {}), load_method(asked), ATLAS, asked)
 
 
 def test_the_expert_is_scripted_whatever_the_recipe_calls_it(tmp_path):
@@ -96,3 +95,37 @@ def test_the_expert_is_scripted_whatever_the_recipe_calls_it(tmp_path):
         recipe("oracle", models={"oracle": {"address": "expert"}, "base": {"address": "b"}}), tmp_path
     )
     assert found.kind == "scripted"
+
+
+def test_swiftsage_has_two_models_and_the_trained_one_makes_it_fine_tuned(tmp_path):
+    folder = checkpoint(tmp_path / "r" / "act", style="act", renderer="swift")
+    asked = {"model": "base", "method": {"name": "swiftsage", "swift": {"model": "student"}}}
+    (found,) = entrants(recipe(evaluate={"entries": [asked]}), tmp_path)
+    assert (found.model.recipe.address, found.kind) == ("somewhere", "fine-tuned")
+    assert found.swift is not None and found.swift.recipe == ModelRecipe(address=str(folder), batch_size=7)
+
+
+def test_what_a_student_started_from_is_a_baseline(tmp_path):
+    checkpoint(tmp_path / "r" / "act.start", style="act", renderer="swift")
+    entries = [{"model": "untrained", "method": {"name": "swift"}}]
+    (found,) = entrants(recipe(evaluate={"entries": entries}), tmp_path)
+    assert (found.kind, found.model.base) == ("prompted", "base")
+    entries = [{"model": "untrained", "method": {"name": "react"}}]
+    with pytest.raises(ModelError, match=r"react\.start: there is no untrained start here"):
+        entrants(recipe(evaluate={"entries": entries}), tmp_path)
+
+
+def test_random_actions_are_a_baseline_whoever_sits_there(tmp_path):
+    (found,) = entrants(
+        recipe(evaluate={"entries": [{"model": "expert", "method": {"name": "random_valid"}}]}), tmp_path
+    )
+    assert found.kind == "prompted"
+
+
+def test_swift_is_asked_as_its_rows_were_made():
+    asked = MethodRecipe(name="swift")
+    method = load_method(asked)
+    trained = method.trained_as(ATLAS)
+    check_prompt(Found(ModelRecipe(address="m"), trained), method, ATLAS, asked)
+    with pytest.raises(ModelError, match="trained with renderer 'text'"):
+        check_prompt(student(), method, ATLAS, asked)
