@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import StoreError
-from pipeline.trajectories.schema import Trajectory
+from pipeline.methods.swiftsage.trace import METHOD, counted, told
+from pipeline.trajectories.schema import Step, Trajectory
 
 
 def show(
@@ -44,7 +45,7 @@ def readable(trajectory: Trajectory) -> str:
         lines += [f"Thought {number}: {step.thought}"] if step.thought else []
         lines += [f"Action {number}: {step.action}"]
         lines += [f"Observation {number}: {step.observation}"]
-        lines += [f"    flags: {', '.join(step.flags)}"] if step.flags else []
+        lines += _flags(step, trajectory.method)
     verdict = "correct" if grade.correct else "not correct"
     metrics = ", ".join(f"{name} {value:.2f}" for name, value in sorted(grade.metrics.items()))
     lines += [
@@ -54,7 +55,16 @@ def readable(trajectory: Trajectory) -> str:
         f"{trajectory.usage.completion_tokens} tokens written, {trajectory.seconds:.1f} s",
     ]
     lines += [f"error: {trajectory.error}"] if trajectory.error else []
+    lines += [f"steps: {counted(trajectory.steps)}"] if trajectory.method == METHOD else []
     return "\n".join(visible(line) for line in lines)
+
+
+def _flags(step: Step, method: str) -> list[str]:
+    """A step's flags; those of SwiftSage say who acted and why."""
+    who = told(step.flags) if method == METHOD else ""
+    if who:
+        return [f"    by {who}"]
+    return [f"    flags: {', '.join(step.flags)}"] if step.flags else []
 
 
 def visible(text: str) -> str:

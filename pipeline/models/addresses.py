@@ -2,7 +2,8 @@
 
 An address is a local folder (a full model or a LoRA adapter), ``package:<module>/<file>.gguf`` (a
 quantised file that lies in an installed Python package), a hub id, ``openai:<model>@<base url>``,
-``new:<config.json>`` (a model to be trained from nothing), ``expert`` or ``scripted``. Nothing here imports torch until a quantised file has to be unpacked.
+``new:<config.json>`` (a model to be trained from nothing), ``expert`` or ``scripted``. Nothing here
+imports torch until a quantised file has to be unpacked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pipeline.errors import ModelError
 from pipeline.recipe.models import LOGIN
+from pipeline.trajectories.files import cache_folder
 from pipeline.trajectories.schema import canonical_json
 
 Kind = Literal["folder", "package", "hub", "openai", "expert", "scripted", "new"]
@@ -150,12 +151,6 @@ def check_stamp(folder: Path, tokenizer: Any) -> None:
                 f"checkpoint {str(folder)!r} was trained with another {key.removesuffix('_hash')} "
                 f"than lies in it ({key} {noted!r} in {STAMP}); restore what training wrote"
             )
-
-
-def cache_folder() -> Path:
-    """Where unpacked models are kept: ``$STARACT_CACHE``, else ``~/.cache/staract``."""
-    chosen = os.environ.get("STARACT_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "staract"
 
 
 def first_line(error: BaseException) -> str:

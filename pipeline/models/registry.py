@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.errors import ModelError
 from pipeline.models.addresses import resolve
 from pipeline.models.base import Model
+from pipeline.models.folders import is_encoder_decoder
 from pipeline.recipe.models import ModelRecipe
 
 
@@ -29,6 +30,10 @@ def load_model(recipe: ModelRecipe) -> Model:
         raise ModelError(
             "a 'scripted' model is made in code, from the texts it should write; a recipe cannot name it"
         )
+    if is_encoder_decoder(recipe.address):
+        from pipeline.models.transformers_seq2seq import TransformersSeq2Seq
+
+        return TransformersSeq2Seq(recipe)
     from pipeline.models.transformers_causal import TransformersCausal
 
     return TransformersCausal(recipe)

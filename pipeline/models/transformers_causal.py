@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import queue
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +15,13 @@ from pipeline.errors import ContextLimitError, ModelError
 from pipeline.models.addresses import first_line
 from pipeline.models.base import Completion, Request
 from pipeline.models.transformers_attention import ATTENTION
-from pipeline.models.transformers_decode import Decoder, Job, Result
+from pipeline.models.transformers_decode import Decoder, Job
 from pipeline.models.transformers_load import load_causal, pick_device, pick_dtype
-from pipeline.models.transformers_text import TextStream
+from pipeline.models.transformers_text import TextStream, stop_ids
+from pipeline.models.transformers_thread import Worker, deliver
 from pipeline.recipe.models import ModelRecipe
 from pipeline.rendering import tokens
 
-_GATHER = 0.004
-"""Seconds without a new request after which a wave is taken to be complete."""
 _CACHE_BYTES = 2 << 30
 """Keys and values held on a processor; a GPU gives a third of its free memory."""
 _UNBOUNDED = 1 << 20
@@ -68,10 +65,7 @@ class TransformersCausal:
             batch_size=recipe.batch_size,
             limit=_token_limit(model),
         )
-        self._inbox: queue.SimpleQueue[Job | _Forget | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-        self._lock = threading.Lock()
+        self._worker: Worker[Job | _Forget] = Worker(recipe.address, self._work)
 
     async def generate(self, request: Request) -> Completion:
         """Continue the prompt.
@@ -81,22 +75,17 @@ class TransformersCausal:
             ModelError: the model is closed, or decoding failed.
         """
         future: Future[Completion] = Future()
-        self._send(self._job(request, future))
+        self._worker.send(self._job(request, future))
         return await asyncio.wrap_future(future)
 
     def forget(self, session: str) -> None:
         """Drop the keys and values of an episode."""
-        if session and self._thread is not None and not self._closed:
-            self._inbox.put(_Forget(session))
+        if session:
+            self._worker.tell(_Forget(session))
 
     async def close(self) -> None:
         """Stop the thread; requests still under way fail."""
-        with self._lock:
-            self._closed = True
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._inbox.put(None)
-            await asyncio.to_thread(thread.join)
+        await self._worker.close()
 
     def _job(self, request: Request, future: Future[Completion]) -> Job:
         encoded = self._encode(request.prompt, self.tokenizer, generate=True)
@@ -116,23 +105,16 @@ class TransformersCausal:
             seed=request.seed,
             session=request.session,
             text=TextStream(self._speller, encoded.ids[-1], request.prompt.stop),
-            deliver=lambda result: _deliver(future, result),
+            deliver=lambda result: deliver(future, result),
             cancelled=future.cancelled,
         )
 
-    def _send(self, job: Job) -> None:
-        with self._lock:
-            if self._closed:
-                raise ModelError(f"model {self.address!r} is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="staract-decode", daemon=True)
-                self._thread.start()
-            self._inbox.put(job)
-
     def _work(self) -> None:
         with torch.inference_mode():
-            while self._receive():
+            while (arrived := self._worker.receive(idle=self._decoder.idle)) is not None:
                 try:
+                    for message in arrived:
+                        self._take(message)
                     self._decoder.step()
                 except Exception as error:
                     self._decoder.fail(
@@ -140,46 +122,11 @@ class TransformersCausal:
                     )
         self._decoder.fail(ModelError(f"model {self.address!r} was closed"))
 
-    def _receive(self) -> bool:
-        """Take what has arrived, waiting while there is nothing to do. False when it is time to end."""
-        gather = self._decoder.idle
-        while True:
-            try:
-                message = self._next(gather)
-            except queue.Empty:
-                return True
-            if message is None:
-                return False
-            if isinstance(message, Job):
-                self._decoder.add(message)
-            else:
-                self._decoder.forget(message.session)
-
-    def _next(self, gather: bool) -> Job | _Forget | None:
-        """The next message; ``queue.Empty`` when there is none and there is work to do."""
-        if self._decoder.idle:
-            return self._inbox.get()
-        return self._inbox.get(timeout=_GATHER) if gather else self._inbox.get_nowait()
-
-
-def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """The ids that end a text: the generation config's, and the tokeniser's end of sequence."""
-    named = [getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
-    found: set[int] = set()
-    for value in named:
-        found.update(value if isinstance(value, list) else [value] if value is not None else [])
-    return frozenset(found)
-
-
-def _deliver(future: Future[Completion], result: Result) -> None:
-    try:
-        if isinstance(result, Exception):
-            future.set_exception(result)
+    def _take(self, message: Job | _Forget) -> None:
+        if isinstance(message, Job):
+            self._decoder.add(message)
         else:
-            future.set_result(result)
-    except InvalidStateError:
-        # The coroutine was cancelled between the last pass and now; nobody is waiting.
-        return
+            self._decoder.forget(message.session)
 
 
 def _use_shared_prefix(model: Any, address: str) -> None:

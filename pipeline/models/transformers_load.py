@@ -1,10 +1,9 @@
-"""Loading local causal models: precision, device, adapters, quantised files."""
+"""Loading local models, causal and encoder-decoder: precision, device, adapters, quantised files."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import shutil
 import sys
 import tempfile
@@ -15,13 +14,13 @@ from typing import Any
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging as transformers_logging
 
 from pipeline.errors import ModelError
-from pipeline.models.addresses import check_stamp, first_line, load_tokenizer, local_folder, read_stamp
+from pipeline.models.addresses import check_stamp, first_line, load_tokenizer, local_folder
+from pipeline.models.folders import ADAPTER, base_address
 
-_ADAPTER = "adapter_config.json"
 _NO_EFFECT = "the answers would be the base model's; train it again"
 
 
@@ -74,13 +73,16 @@ def load_causal(address: str, dtype: torch.dtype, device: torch.device | str) ->
         ModelError: the model is missing, damaged, stamped with another tokeniser or template, or is
             an adapter without effect.
     """
-    folder = local_folder(address)
-    if (folder / _ADAPTER).is_file():
-        model, tokenizer = _load_adapter(folder, dtype)
-    else:
-        model, tokenizer = _load_full(folder, dtype), load_tokenizer(folder)
-    check_stamp(folder, tokenizer)
-    return model.to(device).eval(), tokenizer
+    return _load(address, dtype, device, AutoModelForCausalLM)
+
+
+def load_seq2seq(address: str, dtype: torch.dtype, device: torch.device | str) -> tuple[Any, Any]:
+    """Load an encoder-decoder (T5) as ``load_causal`` loads a causal model.
+
+    Raises:
+        ModelError: as ``load_causal``; or the model is no encoder-decoder.
+    """
+    return _load(address, dtype, device, AutoModelForSeq2SeqLM)
 
 
 def unpack_gguf(source: Path, target: Path) -> None:
@@ -145,20 +147,32 @@ def _has_bfloat16() -> bool:
     return any(getattr(torch.cpu, probe)() for probe in probes)
 
 
-def _load_full(folder: Path, dtype: torch.dtype) -> Any:
+def _load(
+    address: str, dtype: torch.dtype, device: torch.device | str, library: type[Any]
+) -> tuple[Any, Any]:
+    folder = local_folder(address)
+    if (folder / ADAPTER).is_file():
+        model, tokenizer = _load_adapter(folder, dtype, library)
+    else:
+        model, tokenizer = _load_full(folder, dtype, library), load_tokenizer(folder)
+    check_stamp(folder, tokenizer)
+    return model.to(device).eval(), tokenizer
+
+
+def _load_full(folder: Path, dtype: torch.dtype, library: type[Any]) -> Any:
     transformers_logging.disable_progress_bar()
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        return library.from_pretrained(
             str(folder), dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
         )
     except Exception as error:
         raise ModelError(f"model {str(folder)!r} cannot be loaded: {first_line(error)}") from error
 
 
-def _load_adapter(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load_adapter(folder: Path, dtype: torch.dtype, library: type[Any]) -> tuple[Any, Any]:
     names = _adapter_tensors(folder)
-    base = local_folder(_base_address(folder))
-    model = _load_full(base, dtype)
+    base = local_folder(base_address(folder))
+    model = _load_full(base, dtype, library)
     try:
         adapted: Any = PeftModel.from_pretrained(
             model, str(folder), use_safetensors=True, local_files_only=True
@@ -170,17 +184,6 @@ def _load_adapter(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     _check_effect(folder, adapted, names)
     own = (folder / "tokenizer_config.json").is_file()
     return adapted.merge_and_unload(), load_tokenizer(folder if own else base)
-
-
-def _base_address(folder: Path) -> str:
-    try:
-        config: dict[str, Any] = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"adapter {str(folder)!r} has an unreadable {_ADAPTER}: {error}") from error
-    base: Any = read_stamp(folder).get("base") or config.get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ModelError(f"adapter {str(folder)!r} names no base model in {_ADAPTER}")
-    return base
 
 
 def _adapter_tensors(folder: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""From token ids to text, one token at a time, with string stops."""
+"""From token ids to text, one token at a time, with string stops; and the ids that end a text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Any
 _REPLACEMENT = "\ufffd"
 _PATIENCE = 4
 """Tokens to wait for the rest of a character: UTF-8 needs four bytes at most."""
+
+
+def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The ids that end a text: the generation config's, and the tokeniser's end of sequence."""
+    named = [getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
+    found: set[int] = set()
+    for value in named:
+        found.update(value if isinstance(value, list) else [value] if value is not None else [])
+    return frozenset(found)
 
 
 class TextStream:

@@ -292,8 +292,9 @@ class _Run:
         return None
 
     async def episode(self, task: Task, sample: int, identity: str) -> Trajectory:
-        """An episode's trajectory. Where the environment failed, it is kept and the episode played once more:
-        what failed may have been replaced, as a simulator that died is.
+        """An episode's trajectory; where the environment failed, it is kept and the episode played again.
+
+        What failed may have been replaced by now, as a simulator that died is.
         """
         first = await self.attempt(task, sample, identity)
         if first.outcome is not Outcome.ENVIRONMENT_ERROR:

@@ -86,7 +86,8 @@ async def play(
         error.add_note(f"in the episode of task {seat.task.id!r}, sample {sample}")
         raise
     finally:
-        seat.model.forget(seat.session)
+        for model in filter(None, (seat.model, seat.swift)):
+            model.forget(seat.session)
 
 
 class _Play:
@@ -167,6 +168,7 @@ class _Play:
     async def take(self, episode: Episode, proposal: Proposal) -> _Ending | None:
         """Carry out one proposal, and say whether the episode is over."""
         if proposal.gives_up:
+            self.give_up(proposal)
             return _Ending(Outcome.FINISHED)
         action = clean_text(proposal.action)
         if action.strip():
@@ -176,6 +178,13 @@ class _Play:
         self.steps.append(_step(proposal, action, seen))
         # An episode that ends itself is over, whatever limit the same step reached.
         return _Ending(Outcome.FINISHED) if seen.done else self.exceeded()
+
+    def give_up(self, proposal: Proposal) -> None:
+        """Note at the last step that, and why, the agent took no other."""
+        if self.steps:
+            last = self.steps[-1]
+            flags = [*last.flags, "gives_up", *proposal.flags]
+            self.steps[-1] = last.model_copy(update={"flags": flags, "usage": last.usage + proposal.usage})
 
     def exceeded(self) -> _Ending | None:
         """Which limit has been reached, if any."""

@@ -83,15 +83,12 @@ def joined(
     settings = {**hybrid.settings(host.environment), "environment_version": host.environment.version}
     settings |= host.extra
     one, two = host.plan(hybrid.first), host.plan(hybrid.second)
-    for task in tasks:
-        for first, second in zip(
-            one.identities([task], samples), two.identities([task], samples), strict=True
-        ):
-            found = {trajectory.id: trajectory for trajectory in store.read([first, second])}
-            whole = first in found and join(hybrid, host.environment, found[first], found.get(second))
-            if whole:
-                identity = trajectory_id(task, hybrid.name, whole.model, settings, whole.sample)
-                yield whole.model_copy(update={"id": identity, "settings": settings})
+    for first, second in zip(one.identities(tasks, samples), two.identities(tasks, samples), strict=True):
+        found = {trajectory.id: trajectory for trajectory in store.read([first, second])}
+        whole = first in found and join(hybrid, host.environment, found[first], found.get(second))
+        if whole:
+            identity = trajectory_id(whole.task, hybrid.name, whole.model, settings, whole.sample)
+            yield whole.model_copy(update={"id": identity, "settings": settings})
 
 
 def join(

@@ -147,6 +147,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def cache_folder() -> Path:
+    """Where things that can be made again are kept: ``$STARACT_CACHE``, else ``~/.cache/staract``."""
+    chosen = os.environ.get("STARACT_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "staract"
+
+
 def _umask() -> int:
     # The mask can only be read by setting it.
     mask = os.umask(0o077)

@@ -131,6 +131,39 @@ def test_foreign_text_cannot_act_on_the_terminal():
     assert visible("plain é 漢") == "plain é 漢"
 
 
+def test_a_trace_of_swiftsage_says_who_acted_and_why():
+    task = Task(id="t", environment="e", split="test", instruction="Boil water.")
+    flags = [
+        ["swift", "early", "novel"],
+        ["sage", "stuck", "vain:swift:focus"],
+        ["buffer", "valid"],
+        ["ambiguous"],
+        ["odd"],
+    ]
+    trajectory = Trajectory(
+        id="i",
+        task=task,
+        method="swiftsage",
+        model="m",
+        outcome=Outcome.FINISHED,
+        steps=[
+            Step(thought="1. Water." if each[0] == "sage" else "", action="a", flags=each) for each in flags
+        ],
+    )
+    lines = readable(trajectory).splitlines()
+    assert [line.strip() for line in lines if line.startswith("    ")] == [
+        "by SWIFT (early, novel)",
+        "by SAGE (stuck); before, in vain: SWIFT (focus)",
+        "by SAGE's plan (valid)",
+        "by the first meaning",
+        "flags: odd",
+    ]
+    assert lines[-1] == "steps: SWIFT 1, SAGE 1, SAGE's plan 1, the first meaning 1"
+    assert "Thought 2: 1. Water." in lines
+    other = trajectory.model_copy(update={"method": "react"})
+    assert "flags: swift, early, novel" in readable(other) and "steps: SWIFT" not in readable(other)
+
+
 def test_lists(cli, tmp_path):
     assert cli("methods") == 0
     assert all(name in cli.out for name in ("standard", "cot", "act", "react"))

@@ -6,7 +6,6 @@ in a few seconds, without loading the variations.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from pipeline.environments.scienceworld.names import TYPES
 from pipeline.environments.scienceworld.simulator import Simulator
 from pipeline.errors import EnvironmentFault, StoreError
-from pipeline.trajectories.files import read_json, write_json
+from pipeline.trajectories.files import cache_folder, read_json, write_json
 
 Descriptions = dict[str, list[str]]
 """The text of every variation, by the name of its task."""
@@ -37,10 +36,8 @@ def simulator_version() -> str:
 
 
 def cache_file() -> Path:
-    """Where the texts are kept: in ``$STARACT_CACHE``, else in ``~/.cache/staract``."""
-    chosen = os.environ.get("STARACT_CACHE")
-    folder = Path(chosen) if chosen else Path.home() / ".cache" / "staract"
-    return folder / "scienceworld" / f"descriptions-{simulator_version()}.json"
+    """Where the texts are kept."""
+    return cache_folder() / "scienceworld" / f"descriptions-{simulator_version()}.json"
 
 
 def load_descriptions() -> Descriptions:

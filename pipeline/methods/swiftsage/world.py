@@ -6,7 +6,11 @@ Kinds are the paper's numbers of tasks (``4-4`` is find-animal); specification 4
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
+
+from pipeline.rendering.swift import opening_scene
+from pipeline.trajectories.schema import Step
 
 ROOMS: Final = (
     "hallway",
@@ -24,6 +28,11 @@ ROOMS: Final = (
 FOCUS: Final = "focus on"
 NO_ACTION: Final = "No known action matches that input."
 """What ScienceWorld answers to what it does not understand."""
+
+AMBIGUOUS: Final = "Ambiguous request"
+"""How ScienceWorld begins to ask which of several things is meant; it waits for a number."""
+FIRST_MEANING: Final = "0"
+"""What is answered then, as published: the first of them."""
 
 FOCUSES: Final = {"3-2": 2, "6-3": 2, "7-3": 2, "2-1": 2, "2-2": 3, "2-3": 3, "8-1": 4, "8-2": 4}
 """Useful focuses that a kind of task has, where it is not one."""
@@ -66,3 +75,15 @@ def focus_limit(kind: str, task: str) -> int:
 def is_focus(action: str) -> bool:
     """Whether an action focuses on something, which may end the episode."""
     return action.startswith(FOCUS)
+
+
+def is_ambiguous(observation: str) -> bool:
+    """Whether the environment asks which of several things was meant."""
+    return observation.startswith(AMBIGUOUS)
+
+
+def seen_after(opening: str, steps: Sequence[Step]) -> tuple[str, str]:
+    """The room's look and the inventory as they are after these steps."""
+    start = opening_scene(opening)
+    newest = steps[-1].info if steps else {}
+    return newest.get("look", start.look), newest.get("inventory", start.inventory)
