@@ -8,7 +8,7 @@ from pipeline.rendering.swift import is_dropped, swift_examples
 from pipeline.trajectories.schema import Trajectory
 
 
-def swift_rows(trajectory: Trajectory, history: int) -> list[dict[str, Any]]:
+def swift_rows(trajectory: Trajectory, history: int, *, skip_first: bool = True) -> list[dict[str, Any]]:
     """One row a target: ``step`` (from 1), ``input``, ``target``.
 
     Empty where fewer than two steps remain without ``look around`` and closed doors.
@@ -16,8 +16,9 @@ def swift_rows(trajectory: Trajectory, history: int) -> list[dict[str, Any]]:
     Args:
         trajectory: an episode of ScienceWorld.
         history: K, how many past actions an input shows.
+        skip_first: leave the first action out, as the public data does.
     """
-    examples = swift_examples(trajectory, history)
+    examples = swift_examples(trajectory, history, skip_first=skip_first)
     return [{"step": example.step, "input": example.input, "target": example.target} for example in examples]
 
 

@@ -141,7 +141,9 @@ class _Writer:
         if lacking(trajectory, style):
             return []
         if self.renderer is None:
-            return with_origin(trajectory, swift_rows(trajectory, self.recipe.history))
+            recipe = self.recipe
+            rows = swift_rows(trajectory, recipe.history, skip_first=recipe.skip_first)
+            return with_origin(trajectory, rows)
         return trajectory_rows(trajectory, style, self.recipe.format, spec, self.renderer)
 
     def _write(self, name: Path, rows: list[dict[str, Any]]) -> None:

@@ -43,9 +43,10 @@ class ModelRecipe(Section):
     """``auto`` is bfloat16 where the processor has bfloat16 arithmetic, else float32."""
     device: str = "auto"
     batch_size: int = Field(default=32, ge=1)
-    """How many sequences a local model decodes at once."""
+    """How many sequences a local model decodes at once; of an encoder-decoder, inputs with their beams."""
     context: int | None = Field(default=None, ge=8)
-    """Tokens of prompt and completion together; by default what the model's config says."""
+    """Tokens of prompt and completion together; by default what the model's config says. Of an
+    encoder-decoder, tokens of the input alone, 1,024 by default."""
     api: Literal["chat", "completions"] = "chat"
     """For ``openai:`` addresses."""
     api_key_env: str = "OPENAI_API_KEY"
@@ -223,6 +224,9 @@ class ExportRecipe(Section):
     dev_fraction: float = Field(default=0.0, ge=0, lt=0.5)
     history: int = Field(default=10, ge=1, le=99)
     """For ``swift``: how many past actions an input shows (K)."""
+    skip_first: bool = True
+    """For ``swift``: an episode's first action is no target and not shown, as in the public data. A model
+    that is to begin episodes by itself needs ``false``."""
 
     @model_validator(mode="before")
     @classmethod

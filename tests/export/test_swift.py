@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from pipeline.export.swift import swift_rows
 from pipeline.export.write import export_dataset
 from pipeline.recipe.models import ExportRecipe
 from pipeline.rendering.base import PromptSpec
@@ -74,3 +75,18 @@ def test_other_styles_are_refused():
         ExportRecipe(format="swift", styles=["react"])
     with pytest.raises(ValidationError):
         ExportRecipe(format="swift", history=100)
+
+
+def test_the_first_action_may_be_a_target():
+    made = episode(1, ["go to hall", "activate stove", "wait"])
+    without, whole = swift_rows(made, 10), swift_rows(made, 10, skip_first=False)
+    assert [row["target"] for row in whole] == ["go to hall", "activate stove", "wait"]
+    assert [row["target"] for row in without] == ["activate stove", "wait"]
+    assert [row["step"] for row in whole] == [1, 2, 3]
+    assert "go to hall (+0) --> Seen 0." in whole[1]["input"] and "go to hall" not in without[0]["input"]
+
+
+def test_a_recipe_says_whether_it_is(tmp_path):
+    report = export(tmp_path / "set", skip_first=False, history=3)
+    rows = list(read_jsonl(tmp_path / "set/act/train.jsonl"))
+    assert report.history == 3 and rows[0]["step"] == 1
