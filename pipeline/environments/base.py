@@ -64,6 +64,11 @@ class Environment(Protocol):
     ``version`` changes whenever an episode could turn out differently. ``label`` is the word that
     stands before the instruction in prompts (``Question``, ``Claim``). ``max_steps`` is the
     environment's customary limit.
+
+    Optional attributes: ``blocking`` (calls may take long: they are made in threads), ``concurrency``
+    (episodes that can be open at once), ``free_form`` (actions are plain text instead of calls),
+    ``panels`` and ``listed`` (panels by name), ``kind_groups`` (how a table by kind is grouped) and
+    ``exemplars`` (a file of worked examples). An episode may have ``valid_actions()``.
     """
 
     name: str

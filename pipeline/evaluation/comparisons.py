@@ -97,6 +97,9 @@ def _no_effect(a: Aligned, b: Aligned) -> str:
     if not both or any(x.answer != y.answer for x, y in both):
         return ""
     same_text = all(_written(x) == _written(y) for x, y in both)
+    if not same_text and all(x.answer is None for x, _ in both):
+        # Where nothing is answered, equal answers say nothing.
+        return ""
     how = "wrote the same text, letter for letter," if same_text else "gave the same answer"
     return (
         f"No effect: {a.group.name} {how} as {b.group.name} on all {len(both)} tasks that both played; "

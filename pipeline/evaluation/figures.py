@@ -1,4 +1,4 @@
-"""The ReAct paper's figures of curves: accuracy against votes (2), and against model sizes (3).
+"""The ReAct paper's figures of curves: accuracy against votes (2), and against model sizes (3); and groups.
 
 Lines differ in colour (Okabe-Ito palette), marker and dashes, so that they also read in black and
 white. matplotlib is imported when a figure is drawn.
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.evaluation.kinds import KindTable
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.plots import METRIC_NAMES, label
 from pipeline.evaluation.rows import RowKind
@@ -26,6 +27,7 @@ KINDS: Final[tuple[RowKind, ...]] = ("prompted", "fine-tuned")
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\\\", "ooo", "++")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
@@ -101,6 +103,47 @@ def plot_sizes(
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by model size", fontsize=13)
     _legend(figure, panels[0])
     return _image(figure, image_format)
+
+
+def plot_groups(
+    table: KindTable, *, metric: Metric, confidence: float = 0.95, image_format: str = "png"
+) -> bytes:
+    """A bar an entry for every group of kinds, with its interval, as the bytes of an image.
+
+    Args:
+        table: at least one entry.
+        metric: what the bars measure.
+        confidence: of the whiskers.
+        image_format: ``png`` (150 dots an inch) or ``svg``.
+    """
+    figure = _figure(9.0, 5.0)
+    axes = figure.subplots()
+    names = [mean.group for mean in table.entries[0].groups]
+    width = 0.8 / len(table.entries)
+    for place, entry in enumerate(table.entries):
+        means = entry.groups
+        middles = [group + width * (place - (len(table.entries) - 1) / 2) for group in range(len(names))]
+        # A mean can lie a rounding error outside its interval; whiskers must not be negative.
+        whiskers = [
+            [max(0.0, m.mean - m.ci_low) for m in means],
+            [max(0.0, m.ci_high - m.mean) for m in means],
+        ]
+        options: dict[str, Any] = {
+            "color": _COLOURS[place % len(_COLOURS)],
+            "hatch": _HATCHES[place % len(_HATCHES)],
+            "edgecolor": "white",
+            "capsize": 3,
+        }
+        axes.bar(middles, [m.mean for m in means], width, yerr=whiskers, label=label(entry.entry), **options)
+    axes.set_xticks(range(len(names)), names)
+    _finish(axes, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval", _highest(table))
+    figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by group of tasks", fontsize=13)
+    _legend(figure, axes)
+    return _image(figure, image_format)
+
+
+def _highest(table: KindTable) -> float:
+    return max(mean.ci_high for entry in table.entries for mean in entry.groups)
 
 
 def _line(axes: Axes, points: Sequence[SizePoint], name: str, style: dict[str, Any]) -> None:

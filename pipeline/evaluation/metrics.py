@@ -1,7 +1,8 @@
 """What one episode is worth, and per-label scores for claims.
 
 The environment has graded each episode already (``trajectory.grade``); nothing is graded again
-here. Scores are read so that an episode that did not finish, or is missing, is worth nothing.
+here. Scores are read so that an episode that did not finish, or is missing, is worth nothing; points
+that a world gives on the way (``score``) are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from pydantic import Field
 from pipeline.errors import StoreError
 from pipeline.trajectories.schema import ERRORED, Outcome, Record, Trajectory
 
-Metric = Literal["em", "f1", "accuracy"]
+Metric = Literal["em", "f1", "accuracy", "score"]
+
+SCORE = "score"
+"""The metric of worlds that give points on the way. An episode keeps its points however it ended."""
+PUBLISHED_SCORE = "score_published"
+"""The same as a benchmark's own wrapper counts it, from -1 to 1."""
 
 MISSING = "missing"
 """The outcome reported for a task of the panel that has no episode."""
@@ -56,21 +62,31 @@ def is_errored(trajectory: Trajectory | None) -> bool:
 def score(trajectory: Trajectory | None, metric: str) -> float:
     """The episode's score in one metric, between 0 and 1; ``accuracy`` is the verdict itself.
 
+    An episode that did not finish is worth nothing, except in points (``score`` and its variants):
+    there it keeps what it had, unless it failed through no fault of the agent.
+
     Raises:
-        StoreError: a finished episode does not carry the metric, or carries it outside [0, 1].
+        StoreError: a finished episode does not carry the metric, or carries it outside [0, 1]
+            (``score_published``: [-1, 1]).
     """
-    if trajectory is None or trajectory.outcome != Outcome.FINISHED:
+    if trajectory is None or not (trajectory.outcome == Outcome.FINISHED or _keeps(trajectory, metric)):
         return 0.0
     if metric == "accuracy":
         return float(trajectory.grade.correct)
     value = trajectory.grade.metrics.get(metric)
-    if value is None or not 0.0 <= value <= 1.0:
+    if value is None or not (-1.0 if metric == PUBLISHED_SCORE else 0.0) <= value <= 1.0:
         has = ", ".join(sorted(trajectory.grade.metrics)) or "none"
         raise StoreError(
             f"trajectory {trajectory.id!r} of task {trajectory.task.id!r} has {metric} = {value!r} where a "
             f"number from 0 to 1 is needed (it carries: {has}); name a metric that the environment measures"
         )
     return value
+
+
+def _keeps(trajectory: Trajectory, metric: str) -> bool:
+    """Whether an unfinished episode is worth what it is graded with."""
+    points = metric.partition("_")[0] == SCORE and metric in trajectory.grade.metrics
+    return points and trajectory.outcome not in ERRORED
 
 
 def carried_metrics(trajectories: Iterable[Trajectory]) -> list[str]:

@@ -18,7 +18,12 @@ from pipeline.evaluation.rows import Row, RowKind
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-METRIC_NAMES: dict[Metric, str] = {"em": "exact match", "f1": "F1", "accuracy": "accuracy"}
+METRIC_NAMES: dict[Metric, str] = {
+    "em": "exact match",
+    "f1": "F1",
+    "accuracy": "accuracy",
+    "score": "score",
+}
 MAX_BARS = 40
 """A picture of more bars could not be read; the best are drawn."""
 

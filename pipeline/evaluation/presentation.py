@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pipeline.evaluation.comparisons import Comparison
 from pipeline.evaluation.curves import size_points
 from pipeline.evaluation.failures import failure_markdown
+from pipeline.evaluation.kind_sheets import kind_sheets
 from pipeline.evaluation.metrics import MISSING
 from pipeline.evaluation.plots import METRIC_NAMES
-from pipeline.evaluation.tables import escaped, one_line
+from pipeline.evaluation.tables import escaped, one_line, to_markdown, to_terminal
 from pipeline.trajectories.schema import Outcome
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PICTURE_NAME = "report.png"
 SIZES_NAME = "sizes.png"
+GROUPS_NAME = "groups.png"
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -42,8 +44,10 @@ def markdown(report: Report) -> str:
     )
     filters: dict[str, Any] = {"share": _share, "verdict": verdict, "p_value": _p_value, "signed": _signed}
     environment.filters.update(filters)
-    text = environment.get_template("report.md.j2").render(**_view(report))
-    return f"{text.rstrip()}\n\n{failure_markdown(report.failures)}"
+    text = environment.get_template("report.md.j2").render(**_view(report)).rstrip()
+    if report.kinds:
+        text = f"{text}\n\n{to_markdown(kind_sheets(report.kinds)).rstrip()}"
+    return f"{text}\n\n{failure_markdown(report.failures)}"
 
 
 def vote_pictures(report: Report) -> list[str]:
@@ -54,7 +58,14 @@ def vote_pictures(report: Report) -> list[str]:
 
 
 def terminal_table(report: Report) -> RenderableType:
-    """The table shown at the end of a run, for ``rich.console.Console.print``."""
+    """The tables shown at the end of a run, for ``rich.console.Console.print``."""
+    from rich.console import Group
+
+    rows = _terminal_rows(report)
+    return Group(rows, to_terminal(kind_sheets(report.kinds))) if report.kinds else rows
+
+
+def _terminal_rows(report: Report) -> RenderableType:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -111,6 +122,7 @@ def _view(report: Report) -> dict[str, Any]:
         "picture": PICTURE_NAME,
         "votes": list(zip(vote_pictures(report), report.votes, strict=True)),
         "sizes": SIZES_NAME if size_points(report.rows, report.metric) else "",
+        "groups": GROUPS_NAME if report.kinds else "",
         "extra_metrics": [name for name in first.metrics if name != report.metric],
         "outcomes": [o for o in outcomes if any(o in row.outcomes for row in report.rows)],
         "kinds": list(first.by_kind),

@@ -11,14 +11,17 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from pipeline.environments.kinds import KindGroup
 from pipeline.errors import StoreError
 from pipeline.evaluation.comparisons import Comparison, build_comparisons, no_effect_notes
 from pipeline.evaluation.curves import size_points
 from pipeline.evaluation.failures import FailureTable, failure_table
-from pipeline.evaluation.figures import plot_sizes, plot_votes
+from pipeline.evaluation.figures import plot_groups, plot_sizes, plot_votes
+from pipeline.evaluation.kinds import KindTable, kind_table
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.plots import draw_bars
 from pipeline.evaluation.presentation import (
+    GROUPS_NAME,
     PICTURE_NAME,
     SIZES_NAME,
     markdown,
@@ -49,7 +52,8 @@ class Report(Record):
     """All that an evaluation found.
 
     ``rows`` come best first. ``votes`` holds, for every CoT-SC row, the score of smaller votes from the
-    same samples. ``failures`` counts the automatic signs of what went wrong.
+    same samples. ``failures`` counts the automatic signs of what went wrong. ``kinds`` is there where the
+    environment says which group a kind of task is in.
     """
 
     recipe: str
@@ -62,6 +66,7 @@ class Report(Record):
     comparisons: list[Comparison]
     votes: dict[str, list[VotePoint]] = Field(default_factory=dict)
     failures: FailureTable = Field(default_factory=lambda: FailureTable(groups=[]))
+    kinds: KindTable | None = None
     notes: list[str] = Field(default_factory=list)
     versions: dict[str, str] = Field(default_factory=dict)
 
@@ -72,6 +77,7 @@ def build_report(
     groups: Sequence[Group],
     settings: Settings | None = None,
     votes: Mapping[str, list[VotePoint]] | None = None,
+    kinds: Mapping[str, KindGroup] | None = None,
 ) -> Report:
     """Compute a report without writing anything.
 
@@ -81,6 +87,7 @@ def build_report(
         groups: the episodes of every entry.
         settings: the metric and how intervals are computed.
         votes: curves of votes by the name of their group, as ``curves.vote_curves`` gives them.
+        kinds: the environment's ``kind_groups``, where it has them.
 
     Raises:
         RecipeError: there are no tasks or no groups, or two groups have the same name.
@@ -90,6 +97,7 @@ def build_report(
     settings = settings or Settings()
     rows = build_rows(panel, groups, settings)
     order = [row.name for row in rows]
+    ranked = sorted(groups, key=lambda group: order.index(group.name))
     return Report(
         recipe=recipe_name,
         metric=settings.metric,
@@ -100,7 +108,8 @@ def build_report(
         rows=rows,
         comparisons=build_comparisons(panel, groups, settings),
         votes=dict(votes or {}),
-        failures=failure_table(sorted(groups, key=lambda group: order.index(group.name))),
+        failures=failure_table(ranked),
+        kinds=kind_table(panel, ranked, kinds, settings) if kinds else None,
         notes=no_effect_notes(panel, groups),
         versions=_versions(groups),
     )
@@ -117,7 +126,8 @@ def write_report(folder: Path, report: Report) -> None:
     for name, picture in pictures(report):
         write_bytes(folder / name, [picture])
     write_text(folder / MARKDOWN_NAME, markdown(report))
-    write_json(folder / JSON_NAME, report.model_dump(mode="json"))
+    without = {"kinds"} if report.kinds is None else None
+    write_json(folder / JSON_NAME, report.model_dump(mode="json", exclude=without))
 
 
 def pictures(report: Report) -> Iterator[tuple[str, bytes]]:
@@ -133,6 +143,8 @@ def pictures(report: Report) -> Iterator[tuple[str, bytes]]:
             row.method: row.value(metric) for row in report.rows if row.model == model and row.name != group
         }
         yield name, plot_votes(points, others, metric=metric, confidence=confidence)
+    if report.kinds:
+        yield GROUPS_NAME, plot_groups(report.kinds, metric=metric, confidence=confidence)
     if sizes := size_points(report.rows, metric):
         yield SIZES_NAME, plot_sizes(sizes, metric=metric, confidence=confidence)
 

@@ -99,7 +99,8 @@ class Row(Record):
 
     def value(self, metric: Metric) -> float:
         """The row's mean in the report's metric."""
-        return {"em": self.em, "f1": self.f1, "accuracy": self.accuracy}[metric] or 0.0
+        means = {"em": self.em, "f1": self.f1, "accuracy": self.accuracy, "score": self.metrics.get("score")}
+        return means[metric] or 0.0
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,13 @@ def build_rows(panel: Panel, groups: Sequence[Group], settings: Settings) -> lis
         StoreError: as ``align`` does, or a finished episode lacks the metric.
     """
     aligned = align(panel, groups)
-    tasks = _tasks(panel, groups)
+    tasks = panel_tasks(panel, groups)
     carried = metrics.carried_metrics(t for g in groups for t in g.trajectories)
     rows = [_row(one, tasks, carried, settings) for one in aligned]
     return sorted(rows, key=lambda row: (-row.value(settings.metric), row.kind, row.name))
 
 
-def _tasks(panel: Panel, groups: Sequence[Group]) -> list[Task | None]:
+def panel_tasks(panel: Panel, groups: Sequence[Group]) -> list[Task | None]:
     """The panel's tasks in its order: its own, else as some group played them, else None."""
     known = {t.task.id: t.task for group in groups for t in group.trajectories}
     known.update((task.id, task) for task in panel.attached or ())

@@ -14,7 +14,7 @@ from typing import Any, Literal
 _BATCH_VALUES = 2_000_000
 """Resampled numbers held at once: bounds memory whatever the panel's size."""
 
-IntervalMethod = Literal["bca", "percentile", "clopper-pearson"]
+IntervalMethod = Literal["bca", "percentile", "clopper-pearson", "stratified"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,40 @@ def difference_interval(
         raise ValueError(f"paired scores need equal lengths, not {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True)]
     return _interval(differences, (-1.0, 1.0), confidence, resamples, seed)
+
+
+def stratified_interval(
+    strata: Sequence[Sequence[float]], *, confidence: float = 0.95, resamples: int = 9999, seed: int = 0
+) -> Interval:
+    """The interval of a mean of strata's means (kinds of task, whatever their sizes), of values in [0, 1].
+
+    A percentile bootstrap that resamples within each stratum, and draws one value fewer than it holds:
+    so the variance of its mean is right for small strata too (Rao and Wu 1988). A stratum of one value
+    shows no spread; where there is one, the strata's means are resampled themselves, as in
+    ``mean_interval``. Where every value is the same that function's exact bound is used.
+
+    Raises:
+        ValueError: no strata, an empty one, or a value outside [0, 1].
+    """
+    import numpy as np
+
+    if not strata or not all(strata):
+        raise ValueError("an interval needs at least one value in every stratum")
+    values = [value for stratum in strata for value in stratum]
+    settings: dict[str, Any] = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    if max(values) - min(values) < 1e-12 or not all(0.0 <= value <= 1.0 for value in values):
+        return mean_interval(values, **settings)
+    if min(map(len, strata)) == 1:
+        return mean_interval([sum(stratum) / len(stratum) for stratum in strata], **settings)
+    rng = np.random.default_rng(seed)
+    means = np.zeros(resamples)
+    for stratum in strata:
+        known = np.asarray(stratum, dtype=float)
+        drawn = rng.integers(len(known), size=(resamples, len(known) - 1))
+        means += known[drawn].mean(axis=1) / len(strata)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail])
+    return Interval(float(low), float(high), "stratified")
 
 
 def mcnemar(a: Sequence[bool], b: Sequence[bool]) -> float:

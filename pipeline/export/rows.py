@@ -11,6 +11,7 @@ from pipeline.export.sharegpt import sharegpt_rows
 from pipeline.export.text import text_rows
 from pipeline.export.tools import tools_rows
 from pipeline.rendering.base import ChatPrompt, Prompt, PromptSpec, Renderer, TextPrompt
+from pipeline.rendering.opening import shown
 from pipeline.trajectories.schema import Trajectory
 
 Format = Literal["messages", "text", "sharegpt", "tools", "swift"]
@@ -71,7 +72,7 @@ def trajectory_rows(
         FormatError: the trajectory cannot be put in this style, or the renderer is of another kind.
     """
     steps = restyle(trajectory, style)
-    prompt = renderer.training(spec, trajectory.task, steps)
+    prompt = renderer.training(spec, shown(spec, trajectory.task, trajectory.opening), steps)
     return with_origin(trajectory, _rows(prompt, kind, len(steps)))
 
 

@@ -11,7 +11,18 @@ from dataclasses import replace
 from typing import ClassVar
 
 from pipeline.methods.base import Proposal, Seat
-from pipeline.methods.prompted import Prompted, ask, expert_steps, is_expert, proposal, written
+from pipeline.methods.prompted import (
+    Prompted,
+    ask,
+    expert_steps,
+    is_expert,
+    next_step,
+    proposal,
+    written,
+)
+from pipeline.models.base import Completion
+from pipeline.rendering.base import PromptSpec
+from pipeline.rendering.opening import shown
 from pipeline.rendering.parse import clean_action, clean_thought
 from pipeline.trajectories.schema import Step
 
@@ -34,7 +45,7 @@ class Act(Acting):
 
 
 class ReAct(Acting):
-    """A thought before every action."""
+    """A thought before every action; before some, where actions are free text (sparse thoughts)."""
 
     name = "react"
     style: ClassVar[str] = "react"
@@ -56,13 +67,14 @@ class ActingAgent:
     def __init__(self, method: Acting, seat: Seat) -> None:
         self._renderer = method.renderer
         self._spec = method.spec(seat.environment)
+        self._task = shown(self._spec, seat.task, seat.opening)
         self._seat = seat
 
     async def propose(self, steps: Sequence[Step]) -> Proposal:
         """As ``Agent.propose``."""
-        prompt = self._renderer.prompt(self._spec, self._seat.task, steps)
+        prompt = self._renderer.prompt(self._spec, self._task, steps)
         completion = await ask(self._seat, prompt, len(steps) + 1)
-        first = proposal(self._renderer.parse(self._spec, completion.text), completion)
+        first = self._read(self._spec, completion)
         if first.action or self._spec.style != "react" or self._renderer.name != "text":
             return first
         return await self._insist(first, steps)
@@ -71,10 +83,9 @@ class ActingAgent:
         """Keep the thought's first line and let the model write its action alone."""
         number = len(steps) + 1
         thought = clean_thought(first.thought.split("\n")[0])
-        prompt = self._renderer.prompt(self._spec, self._seat.task, steps, draft=thought)
+        prompt = self._renderer.prompt(self._spec, self._task, steps, draft=thought)
         completion = await ask(self._seat, prompt, number, call=1)
-        acting = replace(self._spec, style="act")
-        second = proposal(self._renderer.parse(acting, completion.text), completion)
+        second = self._read(replace(self._spec, style="act"), completion)
         kept = [flag for flag in first.flags if flag not in ("no_action", "truncated")]
         return Proposal(
             thought=thought,
@@ -85,6 +96,10 @@ class ActingAgent:
             usage=first.usage + second.usage,
         )
 
+    def _read(self, spec: PromptSpec, completion: Completion) -> Proposal:
+        parsed = self._renderer.parse(spec, completion.text)
+        return proposal(parsed, completion, free_form=spec.free_form)
+
 
 class PlayingAgent:
     """Plays the expert's steps, written as the model would have written them."""
@@ -92,6 +107,7 @@ class PlayingAgent:
     def __init__(self, method: Acting, seat: Seat) -> None:
         self._renderer = method.renderer
         self._spec = replace(method.spec(seat.environment), exemplars=())
+        self._task = shown(self._spec, seat.task, seat.opening)
         self._seat = seat
         self._played: Iterator[Step] | None = None
 
@@ -99,10 +115,10 @@ class PlayingAgent:
         """As ``Agent.propose``; an expert that has no more steps proposes no action."""
         if self._played is None:
             self._played = expert_steps(self._seat)
-        step = next(self._played, None)
+        step = await next_step(self._seat, self._played)
         if step is None:
             return Proposal(flags=("no_action",))
         thought = clean_thought(step.thought) if self._spec.style == "react" else ""
         move = Step(thought=thought, action=clean_action(step.action))
-        completion = written(self._renderer.training(self._spec, self._seat.task, [*steps, move]))
+        completion = written(self._renderer.training(self._spec, self._task, [*steps, move]))
         return Proposal(move.thought, move.action, completion)

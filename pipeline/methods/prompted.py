@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, cast
@@ -12,6 +13,7 @@ from pipeline.methods.prompts import spec_for
 from pipeline.models.base import Completion, Request
 from pipeline.recipe.models import MethodRecipe
 from pipeline.rendering.base import Parsed, Prompt, PromptSpec, TextPrompt
+from pipeline.rendering.parse import clean_action, without_reasoning
 from pipeline.rendering.registry import load_renderer
 from pipeline.rendering.tools import write_turn
 from pipeline.trajectories.schema import Step, digest
@@ -65,16 +67,17 @@ def step_seed(episode: int, number: int, call: int = 0) -> int:
     return int(digest([episode, number, call]), 16) >> 1
 
 
-def proposal(parsed: Parsed, completion: Completion) -> Proposal:
+def proposal(parsed: Parsed, completion: Completion, *, free_form: bool = False) -> Proposal:
     """A parsed completion as the next move.
 
-    ``truncated`` marks a turn that the budget cut; an action cut in the middle is not carried out.
+    ``truncated`` marks a turn that the budget cut; an action cut in the middle is not carried out. A
+    call is whole with its bracket, an action in free text where the cut came in a later line.
     """
     flags = [*completion.flags, *parsed.flags]
     action = parsed.action
     if completion.stop_reason == "length" and not {"extra_text", "hallucinated_observation"} & set(flags):
         flags.append("truncated")
-        if action and not action.endswith("]"):
+        if action and not action.endswith("]") and not (free_form and _ended(action, completion.text)):
             action = ""
             flags.append("no_action")
     return Proposal(
@@ -85,6 +88,11 @@ def proposal(parsed: Parsed, completion: Completion) -> Proposal:
         flags=tuple(flags),
         usage=completion.usage,
     )
+
+
+def _ended(action: str, text: str) -> bool:
+    """Whether something other than the action stands on the last line, where the cut is."""
+    return clean_action(without_reasoning(text)[0].rpartition("\n")[2]) != action
 
 
 def is_expert(seat: Seat) -> bool:
@@ -102,6 +110,17 @@ def expert_steps(seat: Seat) -> Iterator[Step]:
     return play(seat.task, seat.environment, seat.seed)
 
 
+async def next_step(seat: Seat, played: Iterator[Step]) -> Step | None:
+    """The expert's next step, or None; in a thread where its world blocks (a gold path takes seconds).
+
+    Raises:
+        EnvironmentFault: the expert fails.
+    """
+    if not getattr(seat.environment, "blocking", False):
+        return next(played, None)
+    return await asyncio.to_thread(next, played, None)
+
+
 def written(prompt: Prompt) -> str:
     """The model's last turn in a training row, without its stop: what an expert "wrote"."""
     if isinstance(prompt, TextPrompt):
@@ -114,7 +133,8 @@ def _plain(spec: PromptSpec) -> dict[str, Any]:
     plain = asdict(spec)
     for written, exemplar in zip(plain["exemplars"], spec.exemplars, strict=True):
         written["steps"] = [[step.thought, step.action, step.observation] for step in exemplar.steps]
-    if not spec.tools:
+    for name in ("tools", "free_form"):
         # What is not shown is no part of what is hashed.
-        del plain["tools"]
+        if not plain[name]:
+            del plain[name]
     return plain

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline.environments.base import Environment, ToolSpec
 from pipeline.errors import FormatError, RecipeError
 from pipeline.rendering.base import Exemplar, PromptSpec
+from pipeline.rendering.opening import extended
 from pipeline.rendering.parse import finish
 from pipeline.trajectories.schema import Step
 
@@ -45,23 +46,27 @@ class _Strict(BaseModel):
 
 
 class WorkedStep(_Strict):
-    """One step of a worked example; the last one's observation may be left out.
+    """One step of a worked example; the last one's observation may be left out, and a sparse thought.
 
     ``inner`` is the step's inner monologue, for the style react_im: the goal and the part of it that
     is open now, nothing about what was found or what follows from it.
     """
 
-    thought: str
+    thought: str = ""
     inner: str = ""
     action: str
     observation: str = ""
 
 
 class WorkedExample(_Strict):
-    """A task solved by hand. ``cot`` is its reasoning as one paragraph, for the style cot."""
+    """A task solved by hand. ``cot`` is its reasoning as one paragraph, for the style cot.
+
+    ``opening`` is what the episode showed before the first step.
+    """
 
     task: str = ""
     instruction: str
+    opening: str = ""
     answer: str
     steps: list[WorkedStep] = Field(min_length=1)
     cot: str = ""
@@ -105,6 +110,7 @@ def spec_for(environment: Environment, style: str, shots: int | None = None) -> 
         label=library.label if library else environment.label,
         instruction=_described(environment, asked) if instruction is None else instruction.strip(),
         exemplars=tuple(_derived(example, style, environment) for example in examples[:shots]),
+        free_form=getattr(environment, "free_form", False),
     )
 
 
@@ -165,7 +171,9 @@ def _derived(example: WorkedExample, style: str, environment: Environment) -> Ex
         )
     if style in ("standard", "cot"):
         steps = (Step(thought=example.cot if style == "cot" else "", action=finish(example.answer)),)
+        instruction = example.instruction
     else:
+        instruction = extended(example.instruction, example.opening)
         steps = tuple(
             Step(
                 thought=_thought(step, style, environment),
@@ -174,7 +182,7 @@ def _derived(example: WorkedExample, style: str, environment: Environment) -> Ex
             )
             for step in example.steps
         )
-    return Exemplar(instruction=example.instruction, steps=steps, answer=example.answer)
+    return Exemplar(instruction=instruction, steps=steps, answer=example.answer)
 
 
 def _thought(step: WorkedStep, style: str, environment: Environment) -> str:
@@ -187,7 +195,10 @@ def _thought(step: WorkedStep, style: str, environment: Environment) -> str:
 
 def _described(environment: Environment, style: str) -> str:
     lines = [_ZERO_SHOT[style]]
-    if style in ("act", "react"):
+    if style in ("act", "react") and getattr(environment, "free_form", False):
+        lines.append("An action is plain text on one line, without brackets.")
+        lines += [f"Every action {tool.description}." for tool in environment.tools]
+    elif style in ("act", "react"):
         lines.append("The actions are:")
         lines += [f"- {_called_tool(tool)}: {tool.description}" for tool in environment.tools]
     return "\n".join(lines)

@@ -110,6 +110,8 @@ class PromptSpec:
     exemplars: tuple[Exemplar, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     """The environment's actions, where the renderer offers them as tools; else empty."""
+    free_form: bool = False
+    """Actions are plain text (``open door to kitchen``) instead of calls; a turn may go without a thought."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ FORMS = {
     "answer": "Write one line:\nAnswer: the answer alone",
 }
 """How a turn is written, by style: the last part of the system message."""
+SPARSE = (
+    "Write every turn on one line or two and then wait for the observation:\n"
+    "Thought: what you know and what to do next, where that helps\nAction: one action"
+)
+"""The same for react where actions are free text, and thoughts sparse."""
 
 
 class ChatRenderer:
@@ -65,7 +70,8 @@ class ChatRenderer:
 
 def _opening(spec: PromptSpec, task: Task) -> list[Message]:
     shared = bool(spec.exemplars)
-    system = f"{spec.instruction.strip()}\n\n{FORMS[spec.style]}".strip()
+    form = SPARSE if spec.free_form and spec.style == "react" else FORMS[spec.style]
+    system = f"{spec.instruction.strip()}\n\n{form}".strip()
     messages = [Message("system", system, shared=shared)]
     for exemplar in spec.exemplars:
         messages += _worked(spec, exemplar)

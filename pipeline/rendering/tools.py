@@ -183,15 +183,26 @@ def _turns(messages: Sequence[Message]) -> int:
 
 
 def _call(spec: PromptSpec, action: str, number: int) -> ToolCall | None:
+    # Mistral's templates ask for ids of nine letters and digits.
+    identity = f"call{number:05d}"
     name, argument = split_action(action)
     argument = argument.strip()
+    if spec.free_form:
+        return _free_call(spec.tools[0], action, identity)
     if not _NAME.fullmatch(name):
         return None
     tool = _known(spec, name)
     key = (tool.argument if tool else "") or UNNAMED
     bare = name == action or (tool is not None and not tool.argument and not argument)
-    # Mistral's templates ask for ids of nine letters and digits.
-    return ToolCall(tool.name if tool else name, {} if bare else {key: argument}, f"call{number:05d}")
+    return ToolCall(tool.name if tool else name, {} if bare else {key: argument}, identity)
+
+
+def _free_call(tool: ToolSpec, action: str, identity: str) -> ToolCall | None:
+    """A call with the action as its argument: the one tool of a world whose actions are free text."""
+    name, argument = split_action(action)
+    if name.lower() == tool.name.lower() and argument.strip():
+        action = clean_action(argument)
+    return ToolCall(tool.name, {tool.argument: action}, identity) if action else None
 
 
 def _known(spec: PromptSpec, name: str) -> ToolSpec | None:
@@ -211,6 +222,8 @@ def _action(spec: PromptSpec, call: ToolCall) -> tuple[str, bool]:
     repaired = tool is not None and (
         len(call.arguments) > 1 or len(named) < len(call.arguments) or name.lower() != call.name.lower()
     )
+    if spec.free_form and tool is not None:
+        return clean_action(values[0]) if values else "", repaired
     bare = not values or (tool is not None and not tool.argument and not values[0].strip())
     return clean_action(name if bare else f"{name}[{values[0].strip()}]"), repaired
 

@@ -12,13 +12,13 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Self, TypeVar
 
-from pipeline.environments.base import Environment, Episode, Observation, ToolSpec
+from pipeline.environments.base import Environment, Episode, Observation
 from pipeline.errors import ContextLimitError, EnvironmentFault, ModelError, QuotaError
 from pipeline.methods.base import Method, Proposal, Seat
 from pipeline.recipe.models import MethodRecipe
@@ -174,7 +174,7 @@ class _Play:
         if action.strip():
             seen = await self.world(lambda: _checked(episode.step(action)))
         else:
-            seen = Observation(_unreadable(proposal, self.seat.environment.tools), invalid=True)
+            seen = Observation(_unreadable(proposal, self.seat.environment), invalid=True)
         self.steps.append(_step(proposal, action, seen))
         # An episode that ends itself is over, whatever limit the same step reached.
         return _Ending(Outcome.FINISHED) if seen.done else self.exceeded()
@@ -273,11 +273,13 @@ def _verdict(episode: Episode) -> tuple[str | None, Grade]:
     return None if answer is None else clean_text(answer), grade
 
 
-def _unreadable(proposal: Proposal, tools: Sequence[ToolSpec]) -> str:
+def _unreadable(proposal: Proposal, environment: Environment) -> str:
     """What an agent sees that named no action."""
-    shapes = ", ".join(f"{tool.name}[{tool.argument}]" for tool in tools)
     cut = proposal.stop_reason == "length"
     reason = "The step was cut before it named an action." if cut else "The step names no action."
+    if getattr(environment, "free_form", False):
+        return f"Invalid action. {reason} Write one action in plain words."
+    shapes = ", ".join(f"{tool.name}[{tool.argument}]" for tool in environment.tools)
     return f"Invalid action. {reason} Write exactly one of: {shapes}."
 
 

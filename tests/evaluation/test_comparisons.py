@@ -110,6 +110,14 @@ def test_failed_and_missing_episodes_prove_nothing():
     assert "all 6 tasks" in note
 
 
+def test_where_nothing_is_answered_only_the_same_text_is_no_effect():
+    def acting(action):
+        return [episode(task, steps=[Step(action=action)], metrics={"score": 0.5}) for task in TASKS]
+
+    assert notes(acting("wait"), acting("look around")) == []
+    assert "letter for letter" in notes(acting("wait"), acting("wait"))[0]
+
+
 def test_groups_of_the_same_kind_are_never_noted():
     same = verdicts(TASKS, "nnnnnnnn")
     assert no_effect_notes(PANEL, [prompted("react", same), Group("react", "copy", "prompted", same)]) == []

@@ -46,6 +46,32 @@ def test_metrics_are_reported_when_every_finished_episode_carries_them():
     assert metrics.carried_metrics(some[2:]) == []
 
 
+@pytest.mark.parametrize("outcome", [Outcome.STEP_LIMIT, Outcome.CONTEXT_LIMIT, Outcome.FORMAT_ERROR])
+def test_points_are_kept_at_a_limit(outcome):
+    points = {"score": 0.4, "score_published": 0.4, "em": 1.0}
+    trajectory = episode(make_task(1), correct=True, outcome=outcome, metrics=points)
+    assert metrics.score(trajectory, "score") == metrics.score(trajectory, "score_published") == 0.4
+    assert metrics.score(trajectory, "em") == 0.0
+    assert not metrics.is_correct(trajectory)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ENVIRONMENT_ERROR, Outcome.MODEL_ERROR])
+def test_points_of_an_episode_that_failed_are_not_counted(outcome):
+    assert metrics.score(episode(make_task(1), outcome=outcome, metrics={"score": 0.4}), "score") == 0.0
+
+
+def test_only_the_published_score_may_fall_below_zero():
+    lost = episode(make_task(1), "x", metrics={"score": 0.0, "score_published": -1.0})
+    assert metrics.score(lost, "score") == 0.0
+    assert metrics.score(lost, "score_published") == -1.0
+    with pytest.raises(StoreError, match="from 0 to 1"):
+        metrics.score(episode(make_task(1), "x", metrics={"score": -1.0}), "score")
+    with pytest.raises(StoreError, match="score = None"):
+        metrics.score(episode(make_task(1), "x", metrics={}), "score")
+    unfinished = episode(make_task(1), outcome=Outcome.STEP_LIMIT, metrics={})
+    assert metrics.score(unfinished, "score") == 0.0
+
+
 def claim(gold, answer, **options):
     return gold, episode(make_task(1, gold), answer, metrics={"accuracy": float(gold == answer)}, **options)
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.evaluation.statistics import difference_interval, mcnemar, mean_interval
+from pipeline.evaluation.statistics import (
+    difference_interval,
+    mcnemar,
+    mean_interval,
+    stratified_interval,
+)
 
 PROPORTIONS = st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=40)
 VERDICTS = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60)
@@ -168,3 +173,66 @@ def test_unequal_lengths_are_refused():
         difference_interval([1.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="not 2 and 1"):
         mcnemar([True, False], [True])
+
+
+def strata_of(*sizes, seed=3):
+    rng = np.random.RandomState(seed)
+    return [rng.beta(1 + number, 2, size=size).tolist() for number, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("sizes", [(200, 300), (3, 3, 4) * 12, (5, 200)])
+def test_a_stratified_interval_has_the_width_that_theory_gives(sizes):
+    """The variance of a mean of K strata's means is the sum of s²/n over K², with the unbiased s²."""
+    strata = strata_of(*sizes)
+    variance = sum(np.var(x, ddof=1) / len(x) for x in strata) / len(strata) ** 2
+    interval = stratified_interval(strata, confidence=0.95, resamples=20_000)
+    middle = np.mean([np.mean(x) for x in strata])
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(variance)
+    assert interval.method == "stratified"
+    assert (interval.high - interval.low) / 2 == pytest.approx(half, rel=0.06)
+    assert (interval.high + interval.low) / 2 == pytest.approx(middle, abs=0.15 * half)
+
+
+def test_a_stratified_interval_covers_the_truth_as_often_as_it_says():
+    truths = [0.2, 0.5, 0.8] * 3
+    rng = np.random.RandomState(1)
+    hits = 0
+    for _ in range(200):
+        strata = [rng.binomial(4, truth, size=6) / 4 for truth in truths]
+        found = stratified_interval([list(x) for x in strata], resamples=299)
+        hits += found.low <= 0.5 <= found.high
+    # Ninety-five of a hundred, within four standard errors.
+    assert 0.88 <= hits / 200 <= 1.0
+
+
+def test_differences_between_strata_are_no_uncertainty():
+    apart = [[0.0, 0.1, 0.0], [1.0, 0.9, 1.0]]
+    narrow = stratified_interval(apart)
+    assert narrow.high - narrow.low < 0.11
+    pooled = mean_interval([x for stratum in apart for x in stratum])
+    assert pooled.high - pooled.low > 0.5
+
+
+def test_a_stratum_of_one_value_is_resampled_with_the_others():
+    strata = [[0.2], [0.4, 0.6], [0.9, 0.8]]
+    means = [0.2, 0.5, pytest.approx(0.85)]
+    assert [sum(x) / len(x) for x in strata] == means
+    assert stratified_interval(strata) == mean_interval([sum(x) / len(x) for x in strata])
+
+
+def test_equal_values_have_the_exact_bound_in_strata_too():
+    assert stratified_interval([[1.0] * 4, [1.0] * 6]) == mean_interval([1.0] * 10)
+
+
+@pytest.mark.parametrize("strata", [[], [[]], [[0.5], []], [[0.5, 1.5], [0.2, 0.3]]])
+def test_strata_that_cannot_be_resampled_are_refused(strata):
+    with pytest.raises(ValueError, match=r"every stratum|must lie in"):
+        stratified_interval(strata)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1), min_size=2, max_size=6), min_size=1, max_size=4))
+def test_a_stratified_interval_is_seeded_and_bounded(strata):
+    first = stratified_interval(strata, resamples=199)
+    assert first == stratified_interval(strata, resamples=199)
+    assert -1e-9 <= first.low <= first.high <= 1.0 + 1e-9

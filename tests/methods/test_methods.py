@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from pipeline.errors import RecipeError
-from pipeline.methods import registry
+from pipeline.export.rows import trajectory_rows
+from pipeline.methods import prompted, registry
 from pipeline.methods.acting import Act, ReAct
 from pipeline.methods.answering import ChainOfThought, Standard
 from pipeline.methods.registry import load_method, method_names
 from pipeline.models.base import Completion
 from pipeline.recipe.models import MethodRecipe
-from pipeline.rendering.base import ChatPrompt, TextPrompt
-from pipeline.trajectories.schema import Step
-from tests.methods.making import EXEMPLARS, Expert, Recorder, Taught, propose, seat
+from pipeline.rendering.base import ChatPrompt, TextPrompt, ToolSpec
+from pipeline.trajectories.schema import Outcome, Step, Trajectory
+from tests.methods.making import EXEMPLARS, Expert, Recorder, Taught, Toy, propose, seat
 
 PLAYED = (
     Step(thought="I look.", action="Search[Lima]"),
@@ -41,7 +44,8 @@ def test_the_four_methods_are_there():
 def test_an_unknown_method_is_named():
     with pytest.raises(
         RecipeError,
-        match=r"'swim'.*act, cot, cot_sc, cot_sc_then_react, random_valid, react, react_im, react_then_cot_sc, standard, swift, swiftsage",
+        match=r"'swim'.*act, cot, cot_sc, cot_sc_then_react, random_valid, react, react_im, "
+        r"react_then_cot_sc, standard, swift, swiftsage",
     ):
         method("swim")
 
@@ -198,3 +202,121 @@ def test_settings_hold_what_the_model_sees(tmp_path):
     path.write_text(EXEMPLARS.replace("I look up Bern.", "I look for Bern."))
     others.append(method("react").settings(Taught(path)))
     assert all(other != base for other in others)
+
+
+class Plain(Toy):
+    """A toy whose actions are plain text, and whose expert keeps a thread busy."""
+
+    tools = (ToolSpec("act", "action", "does what it says"),)
+    free_form = True
+    blocking = True
+
+
+def cut(text: str) -> Completion:
+    return Completion(text, stop_reason="length")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "action"),
+    [
+        ("act", " go nor", ""),
+        ("act", " go north\n", "go north"),
+        ("act", " go north\nObserv", "go north"),
+        ("act", " act[go north]", "act[go north]"),
+        ("react", " Hm.\nAction 1: go north\n ", "go north"),
+    ],
+)
+def test_free_text_that_the_budget_cut_is_carried_out_where_its_line_is_whole(name, text, action):
+    made = propose(method(name), seat(Recorder(cut(text)), Plain()))
+    assert made.action == action
+    assert made.flags == (("truncated",) if action else ("truncated", "no_action"))
+
+
+def test_free_text_cut_behind_its_action_is_whole():
+    text = " Hm.\nAction 1: go north\nObservation 1: You go"
+    made = propose(method("react"), seat(Recorder(cut(text)), Plain()))
+    assert (made.action, made.flags) == ("go north", ("hallucinated_observation",))
+
+
+def test_a_cut_in_a_line_of_reasoning_hides_no_cut_action():
+    made = propose(method("act"), seat(Recorder(cut("<think>Hm.</think> go nor")), Plain()))
+    assert (made.action, made.flags) == ("", ("reasoning", "truncated", "no_action"))
+
+
+def test_a_tool_call_is_never_half_an_action():
+    call = '<tool_call>\n{"name": "act", "arguments": {"action": "go north"}}\n'
+    made = propose(method("act", renderer="tools"), seat(Recorder(cut(call)), Plain()))
+    assert (made.thought, made.action, made.flags) == ("", "go north", ("truncated",))
+    made = propose(method("act", renderer="tools"), seat(Recorder(cut(call[:-8])), Plain()))
+    assert made.action == ""
+
+
+def test_react_insists_where_a_thought_is_empty():
+    model = Recorder("\n", " go north")
+    made = propose(method("react"), seat(model, Plain()))
+    assert model.requests[1].prompt.text.endswith("\nThought 1:\nAction 1:")
+    assert (made.thought, made.action, made.flags) == ("", "go north", ("second_call",))
+
+
+def test_zero_shot_says_that_actions_are_plain_text():
+    told = method("react").spec(Plain()).instruction
+    assert "An action is plain text on one line, without brackets.\nEvery action does what it says." in told
+    assert "act[" not in told
+
+
+@pytest.mark.parametrize("renderer", ["text", "chat", "tools"])
+@pytest.mark.parametrize("name", ["act", "react"])
+def test_an_agent_is_shown_the_opening_as_its_rows_show_it(name, renderer):
+    model = Recorder("Action: wait")
+    made = method(name, renderer=renderer)
+    at = replace(seat(model, Plain()), opening="A room.\n\tA cup.\n")
+    propose(made, at)
+    fixed = made.spec(at.environment)
+    step = Step(thought="Hm.", action="wait")
+    trajectory = Trajectory(
+        id="x",
+        task=at.task,
+        method=name,
+        model="m",
+        opening=at.opening,
+        steps=[step],
+        outcome=Outcome.FINISHED,
+    )
+    kind = {"text": "text", "chat": "messages", "tools": "tools"}[renderer]
+    [row] = trajectory_rows(trajectory, name, kind, fixed, made.renderer)
+    prompt = model.requests[0].prompt
+    if renderer == "text":
+        assert "Question: Is Lima a city?\nA room.\n\tA cup.\n" in prompt.text
+        assert row["prompt"] == prompt.text
+    else:
+        assert prompt.messages[-1].content == "Question: Is Lima a city?\nA room.\n\tA cup."
+        assert [m["content"] for m in row["messages"][:-1]] == [m.content for m in prompt.messages]
+    expert = replace(at, model=Expert(Step(action="wait")))
+    assert propose(made, expert).action == "wait"
+
+
+def test_an_expert_of_a_blocking_world_is_asked_in_a_thread():
+    threads = []
+
+    class Slow(Expert):
+        def plays(self, task, environment, seed):
+            threads.append(threading.current_thread())
+            yield Step(action="wait")
+
+    agent = method("act").agent(seat(Slow(), Plain()))
+
+    async def play():
+        return [await agent.propose([]), await agent.propose([Step(action="wait")])]
+
+    first, second = asyncio.run(play())
+    assert (first.action, second.flags) == ("wait", ("no_action",))
+    assert threads != [threading.main_thread()]
+    propose(method("act"), seat(Slow(), Toy()))
+    assert threads[1:] == [threading.main_thread()]
+
+
+def test_settings_of_other_worlds_do_not_know_of_free_text():
+    fixed = method("react").spec(Toy())
+    assert not fixed.free_form
+    assert prompted._plain(fixed).keys() == {"style", "label", "instruction", "exemplars"}
+    assert prompted._plain(replace(fixed, free_form=True))["free_form"]

@@ -9,6 +9,8 @@ import pytest
 
 from pipeline.environments.fever import FeverEnvironment
 from pipeline.environments.hotpotqa import HotpotQAEnvironment
+from pipeline.environments.scienceworld.environment import ScienceWorldEnvironment
+from pipeline.environments.scienceworld.names import GOLD_STEPS
 from pipeline.methods.registry import method_names
 from pipeline.recipe.load import load_recipe
 
@@ -183,3 +185,72 @@ def test_the_page_about_wikis_names_recipes_and_panels_that_are_there():
     assert {name for name in SUITE if f"`{name}`" not in text and f"/{name}." not in text} == set()
     panels = {**HotpotQAEnvironment.panels, **FeverEnvironment.panels}
     assert set(re.findall(r"\{name: (\w+)\}", text)) == set(panels)
+
+
+@pytest.mark.parametrize("name", ["t5_large", "flan_t5_large"])
+def test_swift_is_trained_as_published(name):
+    loaded = recipe(f"scienceworld/{name}")
+    train = loaded.train
+    assert loaded.models[train.model].address.split("/")[1] == name.replace("_", "-")
+    assert (train.learning_rate, train.adam_epsilon, train.epochs, train.seed) == (1e-4, 1e-6, 8, 42)
+    assert (train.batch_size, train.accumulation) == (8, 4)
+    assert (train.max_length, train.target_length) == (1024, 16)
+    assert (train.save_every, train.stop_on, train.patience) == (100, "loss", 20)
+    assert (loaded.export.format, loaded.export.history) == ("swift", 10)
+    # A development loss needs rows to be taken on.
+    assert loaded.export.dev_fraction > 0
+    assert (loaded.generate.model, loaded.generate.method.name) == ("expert", "act")
+    split, ids = ScienceWorldEnvironment.listed[loaded.generate.panel.name]
+    assert (split, len(ids) <= loaded.select.target) == ("train", True)
+    # Gold paths need more than the customary 100 moves.
+    assert loaded.environment.options["max_steps"] == GOLD_STEPS
+    [entry] = loaded.evaluate.entries
+    assert (entry.model, entry.method.name, loaded.evaluate.panel.name) == (
+        "student",
+        "swift",
+        "test_first10",
+    )
+    assert (entry.method.swift.history, entry.method.swift.beams) == (loaded.export.history, 5)
+
+
+def test_swiftsage_finds_the_student_of_its_header():
+    loaded = recipe("scienceworld/swiftsage")
+    student = recipe("scienceworld/flan_t5_large")
+    both, alone = loaded.evaluate.entries
+    assert (both.method.name, both.method.swift.model, alone.method.name) == ("swiftsage", "swift", "swift")
+    assert loaded.models[alone.model].address == f"checkpoints/{student.name}/{student.export.styles[0]}"
+    assert loaded.models[both.model].address.startswith("openai:")
+    # As published: a wait takes eleven moves.
+    assert loaded.environment.options["max_steps"] == both.method.max_steps == 300
+    assert both.method.swift.history == alone.method.swift.history == student.export.history
+    plain = recipe("scienceworld/swiftsage", "evaluate.entries.0.method.switch.rule=paper")
+    assert plain.evaluate.entries[0].method.switch.rule == "paper"
+
+
+def test_the_baselines_of_scienceworld():
+    loaded = recipe("scienceworld/baselines")
+    entries = [(entry.model, entry.method.name) for entry in loaded.evaluate.entries]
+    assert entries == [("model", "react"), ("model", "act"), ("expert", "random_valid"), ("expert", "act")]
+    text = recipe("scienceworld/baselines", "evaluate.entries.0.method.renderer=text")
+    assert {entry.method.renderer for entry in text.evaluate.entries[:2]} == {"text"}
+    assert loaded.environment.options["max_steps"] == GOLD_STEPS
+
+
+def test_panels_that_recipes_name_are_there():
+    named = {
+        panel.name
+        for path in PATHS
+        if path.parent.name == "scienceworld"
+        for part in (recipe(called(path)).generate, recipe(called(path)).evaluate)
+        if part and (panel := part.panel).name
+    }
+    assert named <= set(ScienceWorldEnvironment.listed) | set(ScienceWorldEnvironment.panels)
+    assert "test_first10" in named
+
+
+def test_the_page_about_scienceworld_names_recipes_and_panels_that_are_there():
+    text = (ROOT / "docs" / "scienceworld.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"recipes/([a-z]+/\w+)\.yaml", text))
+    assert told == {called(path) for path in PATHS if path.parent.name == "scienceworld"}
+    panels = set(ScienceWorldEnvironment.listed) | set(ScienceWorldEnvironment.panels)
+    assert set(re.findall(r"evaluate\.panel\.name=(\w+)", text)) <= panels

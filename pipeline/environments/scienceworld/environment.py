@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, get_args
 from pipeline.environments.scienceworld.descriptions import load_descriptions, simulator_version
 from pipeline.environments.scienceworld.episode import TOOL, Ambiguous, Rules, ScienceWorldEpisode
 from pipeline.environments.scienceworld.gold import gold_steps
+from pipeline.environments.scienceworld.groups import KIND_GROUPS
 from pipeline.environments.scienceworld.names import BY_ID, TYPES, TaskType, chosen_types
 from pipeline.environments.scienceworld.pool import Pool
 from pipeline.environments.scienceworld.splits import Listed, listed_panels
@@ -49,7 +50,9 @@ class ScienceWorldEnvironment:
     name = "scienceworld"
     label = "Task"
     tools = (TOOL,)
+    free_form = True
     blocking = True
+    kind_groups = KIND_GROUPS
 
     panels: ClassVar[dict[str, PanelRecipe]] = {
         "dev": PanelRecipe(split="dev"),
