@@ -9,6 +9,7 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from pipeline.models.addresses import resolve
+from pipeline.rendering import swift
 
 _TEXT = """---
 {data}
@@ -51,18 +52,24 @@ def write_card(folder: Path, name: str, stamp: Mapping[str, Any], log: Mapping[s
     """
     base = stamp["base"]
     trained = stamp["identity"]
+    encoder_decoder = stamp["renderer"] == swift.NAME
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag="text-generation",
+        pipeline_tag="text2text-generation" if encoder_decoder else "text-generation",
         tags=["staract", "agent", stamp["style"]],
         base_model=base if resolve(base).kind == "hub" else None,
     )
     values = {
         "name": name,
-        "kind": "all weights" if trained["train.lora"] is None else "LoRA adapter",
+        "kind": _kind(trained, encoder_decoder=encoder_decoder),
         "learning_rate": trained["train.learning_rate"],
         "epochs": trained["train.epochs"],
         "steps": log["steps"][-1]["step"] if log["steps"] else 0,
         "loss": log["steps"][-1]["loss"] if log["steps"] else "",
     }
     ModelCard(_TEXT.format(data=data.to_yaml(), **{**stamp, **values})).save(folder / "README.md")
+
+
+def _kind(trained: Mapping[str, Any], *, encoder_decoder: bool) -> str:
+    weights = "all weights" if trained["train.lora"] is None else "LoRA adapter"
+    return f"encoder-decoder, {weights}" if encoder_decoder else weights

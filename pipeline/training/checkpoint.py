@@ -25,6 +25,9 @@ IDENTITY = "identity.json"
 _WHOLE = "whole"
 _FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate"}
 """Keys of ``train`` that may change without making another student."""
+_TRAINED = "train."
+_GATHER = "set zero3_save_16bit_model: true in the accelerate config"
+_NO_WEIGHTS = {"trainer_state.json", STAMP, "README.md"}
 
 
 def identity(
@@ -39,14 +42,18 @@ def identity(
         part: renderer, its version and the style's prompt digest, from the export.
         dataset: the exported dataset's folder.
     """
-    train = recipe.model_dump(exclude=_FREE_KEYS)
-    data = {path.name: _sha256(path) for path in sorted((dataset / style).glob("*.jsonl"))}
+    # Whoever compares checkpoints compares those that there are.
+    free = _FREE_KEYS - ({"save_every"} if recipe.stop_on else set[str]())
+    train = recipe.model_dump(mode="json", exclude=free)
+    if recipe.validate_on is not None:
+        del train["validate_on"]["concurrency"]
+    data = {path.name: sha256(path) for path in sorted((dataset / style).glob("*.jsonl"))}
     return {
         "style": style,
         **part,
         "data": data,
         "model": address,
-        **{f"train.{k}": v for k, v in train.items()},
+        **{_TRAINED + k: v for k, v in train.items()},
     }
 
 
@@ -63,7 +70,7 @@ def finished(folder: Path, wanted: Mapping[str, Any]) -> bool:
             f"{folder} holds something else (no {STAMP}): move it away or rename the run (name=…)"
         )
     stamp = _read(folder / STAMP)
-    _require_same(folder, stamp.get("identity", {}), wanted)
+    require_same(folder, stamp.get("identity", {}), wanted)
     return True
 
 
@@ -75,7 +82,7 @@ def open_steps(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
     """
     whole = [path.parent for path in folder.glob(f"checkpoint-*/{_WHOLE}")]
     if whole:
-        _require_same(folder, _read(folder / IDENTITY), wanted)
+        require_same(folder, _read(folder / IDENTITY), wanted)
     else:
         write_json(folder / IDENTITY, dict(wanted))
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
@@ -142,6 +149,37 @@ def describe(
     return stamp
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that make a checkpoint a model: weights, configs, tokeniser; not the trainer's own."""
+    kinds = {".json", ".safetensors", ".jinja", ".model", ".txt"}
+    return sorted(path for path in folder.iterdir() if path.suffix in kinds and path.name not in _NO_WEIGHTS)
+
+
+def move_model(last: Path, fresh: Path, best: Path | None) -> None:
+    """Put a student together: the trainer's last save, or the best checkpoint with that save's config.
+
+    Raises:
+        TrainingError: the weights were saved in parts.
+    """
+    for path in weight_files(best or last):
+        # A copy: the best weights must outlive a full disk.
+        shutil.copy2(path, fresh / path.name)
+    if best is not None and (fresh / "config.json").is_file():
+        shutil.copy2(last / "config.json", fresh / "config.json")
+    _check_whole(fresh)
+
+
+def _check_whole(folder: Path) -> None:
+    files = list(folder.glob("*.safetensors"))
+    for path in files:
+        with safe_open(str(path), framework="pt") as file:
+            empty = [name for name in file.keys() if 0 in file.get_slice(name).get_shape()]  # noqa: SIM118
+        if empty and not path.name.startswith("adapter"):
+            raise TrainingError(f"the weights were saved in parts ({empty[0]!r} is empty); {_GATHER}")
+    if not files:
+        raise TrainingError(f"the trainer saved no weights; {_GATHER}")
+
+
 def versions() -> dict[str, str]:
     """Versions of what decides the weights."""
     return {
@@ -174,7 +212,15 @@ def _finish_adapter(folder: Path, address: str) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _require_same(folder: Path, noted: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def require_same(folder: Path, noted: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a folder that comes from something else.
+
+    A key of ``train`` that did not exist when the folder was written counts with its default.
+
+    Raises:
+        TrainingError: something that decides the outcome differs; it is named.
+    """
+    noted = {**_defaults(wanted), **noted}
     changed = sorted(key for key in {*noted, *wanted} if noted.get(key) != wanted.get(key))
     if changed:
         raise TrainingError(
@@ -190,6 +236,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise TrainingError(f"{error}; delete {path.parent} and train again") from None
 
 
-def _sha256(path: Path) -> str:
+def _defaults(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    known = TrainRecipe().model_dump(mode="json")
+    keys = (key.removeprefix(_TRAINED) for key in wanted if key.startswith(_TRAINED))
+    return {_TRAINED + key: known[key] for key in keys if key in known}
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's content, shortened."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -12,9 +12,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, TrainingError
 
-_MODULE = "pipeline.training.causal"
+CAUSAL = "pipeline.training.causal"
+SEQ2SEQ = "pipeline.training.seq2seq"
+"""The programs, one a kind of model."""
 STATUS = "STARACT_TRAIN_STATUS"
 """Names a file for the exit status, which ``accelerate launch`` would turn into 1."""
 MEMORY = {
@@ -47,9 +49,10 @@ def train(
         style: one of the recipe's styles; None trains all.
 
     Raises:
-        RecipeError: the accelerate config file is not there.
+        RecipeError: the recipe cannot be read, or the accelerate config file is not there.
     """
-    command = [*launcher(accelerate, recipe), "-m", _MODULE, str(recipe), *overrides]
+    module = program_of(recipe, overrides, run_root)
+    command = [*launcher(accelerate, recipe), "-m", module, str(recipe), *overrides]
     command += ["--run-root", str(run_root), "--checkpoint-root", str(checkpoint_root)]
     command += ["--style", style] if style else []
     with tempfile.TemporaryDirectory(prefix="staract-") as scratch:
@@ -57,6 +60,28 @@ def train(
         code = _run(command, environment(os.environ, status))
         # The launcher answers 1 for every failure; the program notes what it really ended with.
         return int(status.read_text(encoding="ascii")) if status.is_file() else code
+
+
+def program_of(recipe: Path, overrides: Sequence[str], run_root: Path) -> str:
+    """The module that trains a recipe's dataset; where there is none, the one that says so.
+
+    Raises:
+        RecipeError: the recipe cannot be read.
+    """
+    from pipeline.recipe.load import load_recipe
+    from pipeline.training.rows import read_export
+
+    loaded = load_recipe(recipe, overrides)
+    run = (loaded.train and loaded.train.run) or loaded.name
+    try:
+        return module_for(read_export(run_root / run / "dataset").format)
+    except TrainingError:
+        return CAUSAL
+
+
+def module_for(format: str) -> str:
+    """The module that trains rows of a format."""
+    return SEQ2SEQ if format == "swift" else CAUSAL
 
 
 def launcher(accelerate: str | None, recipe: Path) -> list[str]:

@@ -13,7 +13,7 @@ from pipeline.rendering.base import ChatPrompt, Message, Prompt, Role, Segment, 
 from pipeline.rendering.tools import tool_spec
 from pipeline.trajectories.files import read_json, read_jsonl
 
-Format = Literal["messages", "text", "sharegpt", "tools"]
+Format = Literal["messages", "text", "sharegpt", "tools", "swift"]
 
 _ROLES: dict[str, Role] = {
     "system": "system",

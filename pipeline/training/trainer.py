@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
@@ -16,24 +17,50 @@ from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.head import add_label_head, can_skip
+from pipeline.training.sharding import uses_deepspeed
 
 CHECKPOINTED_FROM = 2_000_000_000
 """Parameters from which a GPU trades time for memory by computing activations twice."""
 
 
-class StudentTrainer(SFTTrainer):
+class Counting(Trainer):
+    """What all trainers here share: tokens per second in the log, and no telemetry."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.remove_callback(PrinterCallback)
+        self._seen = torch.zeros(2, dtype=torch.float64)
+        self._since = time.perf_counter()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add tokens (all ranks) per second, and labels, since the last log."""
+        if "loss" in logs:
+            seen: Any = self.accelerator.reduce(self._seen.to(self.accelerator.device), "sum")
+            now = time.perf_counter()
+            logs["tokens_per_second"] = round(float(seen[0]) / max(now - self._since, 1e-9), 1)
+            logs["labelled_tokens"] = int(seen[1])
+            self._seen.zero_()
+            self._since = now
+        super().log(logs, start_time)
+
+    def count(self, tokens: int, labels: int) -> None:
+        """Count a batch that is trained on."""
+        self._seen += torch.tensor([tokens, labels])
+
+    def _send_telemetry(self) -> None:
+        """Nothing about a run leaves the machine unasked."""
+
+
+class StudentTrainer(Counting, SFTTrainer):
     """SFTTrainer that projects labelled positions only and logs tokens per second."""
 
     def __init__(self, *, label_only: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.remove_callback(PrinterCallback)
         self._label_only = label_only and can_skip(self.model)
         if self._label_only:
             add_label_head(self.model)
         # The loss is divided by the labels of the whole step here, whatever the model's forward takes.
         self.model_accepts_loss_kwargs = True
-        self._seen = torch.zeros(2, dtype=torch.float64)
-        self._since = time.perf_counter()
 
     def compute_loss(
         self,
@@ -60,24 +87,10 @@ class StudentTrainer(SFTTrainer):
         # Ranks average their gradients, while the count covers all ranks.
         return total * self.accelerator.num_processes / torch.as_tensor(num_items_in_batch).clamp(min=1)
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add tokens (all ranks) per second, and labels, since the last log."""
-        if "loss" in logs:
-            seen: Any = self.accelerator.reduce(self._seen.to(self.accelerator.device), "sum")
-            now = time.perf_counter()
-            logs["tokens_per_second"] = round(float(seen[0]) / max(now - self._since, 1e-9), 1)
-            logs["labelled_tokens"] = int(seen[1])
-            self._seen.zero_()
-            self._since = now
-        super().log(logs, start_time)
-
     def _count(self, inputs: dict[str, Any]) -> None:
         mask = inputs.get("attention_mask")
-        self._seen[0] += inputs["input_ids"].numel() if mask is None else int(mask.sum())
-        self._seen[1] += int((inputs["labels"] != IGNORE).sum())
-
-    def _send_telemetry(self) -> None:
-        """Nothing about a run leaves the machine unasked."""
+        tokens = inputs["input_ids"].numel() if mask is None else int(mask.sum())
+        self.count(tokens, int((inputs["labels"] != IGNORE).sum()))
 
 
 def trainer_config(
@@ -97,39 +110,55 @@ def trainer_config(
         TrainingError: an argument is refused (an unknown schedule, say).
     """
     cuda = torch.cuda.is_available()
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    common = common_arguments(recipe, folder, run_name, bf16=bf16, evaluates=evaluates)
     try:
         return SFTConfig(
-            output_dir=str(folder),
-            run_name=run_name,
-            project=recipe.project,
-            report_to=[] if recipe.tracker == "none" else [recipe.tracker],
-            num_train_epochs=recipe.epochs,
-            max_steps=recipe.max_steps or -1,
-            per_device_train_batch_size=recipe.batch_size,
-            per_device_eval_batch_size=recipe.batch_size,
-            gradient_accumulation_steps=recipe.accumulation,
-            learning_rate=recipe.learning_rate,
-            lr_scheduler_type=recipe.schedule,
-            warmup_steps=recipe.warmup if recipe.warmup < 1 else int(recipe.warmup),
-            weight_decay=recipe.weight_decay,
-            bf16=bf16,
-            use_cpu=not cuda,
-            ddp_backend="gloo" if not cuda and ranks > 1 else None,
+            **common,
             activation_checkpointing=cuda and parameters >= CHECKPOINTED_FROM,
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
-            remove_unused_columns=False,
-            dataloader_pin_memory=cuda,
-            logging_steps=recipe.log_every,
-            logging_nan_inf_filter=False,
-            eval_strategy="epoch" if evaluates else "no",
-            prediction_loss_only=True,
-            save_strategy="steps" if recipe.save_every else "no",
-            save_steps=recipe.save_every or 500,
-            save_total_limit=2,
-            seed=recipe.seed,
-            disable_tqdm=True,
         )
     except (ValueError, TypeError) as error:
         raise TrainingError(f"the train section of the recipe cannot be used: {error}") from error
+
+
+def common_arguments(
+    recipe: TrainRecipe, folder: Path, run_name: str, *, bf16: bool, evaluates: bool
+) -> dict[str, Any]:
+    """The arguments that trainers of every kind take; as ``trainer_config``."""
+    cuda = torch.cuda.is_available()
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    return {
+        "output_dir": str(folder),
+        "run_name": run_name,
+        "project": recipe.project,
+        "report_to": [] if recipe.tracker == "none" else [recipe.tracker],
+        "num_train_epochs": recipe.epochs,
+        "max_steps": recipe.max_steps or -1,
+        "per_device_train_batch_size": recipe.batch_size,
+        "per_device_eval_batch_size": recipe.batch_size,
+        "gradient_accumulation_steps": recipe.accumulation,
+        "learning_rate": recipe.learning_rate,
+        "lr_scheduler_type": recipe.schedule,
+        "warmup_steps": recipe.warmup if recipe.warmup < 1 else int(recipe.warmup),
+        "weight_decay": recipe.weight_decay,
+        "adam_epsilon": recipe.adam_epsilon,
+        "bf16": bf16,
+        # DeepSpeed computes on the processor only where it is not told to.
+        "use_cpu": not cuda and not uses_deepspeed(),
+        "ddp_backend": "gloo" if not cuda and ranks > 1 else None,
+        # Ranks wait while the first one lets a checkpoint play.
+        "ddp_timeout": 24 * 3600,
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": cuda,
+        "logging_steps": recipe.log_every,
+        "logging_nan_inf_filter": False,
+        # Where checkpoints are compared, the development loss is asked for together with them.
+        "eval_strategy": "epoch" if evaluates and not recipe.stop_on else "no",
+        "prediction_loss_only": True,
+        "save_strategy": "steps" if recipe.save_every else "no",
+        "save_steps": recipe.save_every or 500,
+        "save_total_limit": 2,
+        "seed": recipe.seed,
+        "disable_tqdm": True,
+    }

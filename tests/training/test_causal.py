@@ -14,7 +14,7 @@ from pipeline.models.addresses import check_stamp, read_stamp
 from pipeline.models.transformers_load import load_causal
 from pipeline.rendering.base import ChatPrompt, TextPrompt
 from pipeline.rendering.tokens import encode
-from pipeline.training import causal, checkpoint
+from pipeline.training import causal, checkpoint, program
 from pipeline.training.causal import main
 from pipeline.training.progress import StopCallback
 from pipeline.training.rows import read_episodes
@@ -163,9 +163,10 @@ def record_order(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) ->
         seen.append(inputs["input_ids"].flatten().tolist())
         return compute(self, model, inputs, *rest, **options)
 
-    def with_stop(job: Any, stop: StopCallback) -> Any:
-        trainer, report = prepare(job, stop)
+    def with_stop(job: Any, callbacks: list[TrainerCallback]) -> Any:
+        trainer, report = prepare(job, callbacks)
         if stop_at is not None:
+            [stop] = [one for one in callbacks if isinstance(one, StopCallback)]
             trainer.callback_handler.callbacks.insert(0, StopAt(stop_at, stop))
         return trainer, report
 
@@ -312,7 +313,7 @@ def test_a_full_disk_leaves_no_half_written_student(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(causal, "write_card", full)
+    monkeypatch.setattr(program, "write_card", full)
     place = Place(tmp_path, base, train="max_steps: 1", count=2)
     assert place.train() == 2
     assert "No space left on device" in capsys.readouterr().err
@@ -323,8 +324,8 @@ def test_ctrl_c_before_training_is_130(tmp_path: Path, base: Path, monkeypatch: 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(causal, "train_styles", interrupt)
+    monkeypatch.setattr(program, "train_styles", interrupt)
     status = tmp_path / "status"
-    monkeypatch.setenv(causal.STATUS, str(status))
+    monkeypatch.setenv(program.STATUS, str(status))
     assert Place(tmp_path, base, count=2).train() == 130
     assert status.read_text() == "130"

@@ -44,7 +44,7 @@ GOLD_SECONDS: Final = 900.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What the simulator shows after an action. ``score`` is 0 to 1, unrounded, or -1; ``moves`` its clock."""
+    """What the simulator shows after an action. ``score`` is 0 to 1, or -1; ``moves`` is its clock."""
 
     text: str
     score: float

@@ -1,0 +1,274 @@
+"""What every training program has in common: its jobs, their resumption, and the students' folders."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from transformers import TrainerCallback, TrainerState, set_seed
+from transformers.utils import logging as transformers_logging
+
+from pipeline.errors import RecipeError, StaractError, TrainingError
+from pipeline.models.addresses import resolve
+from pipeline.recipe.load import load_recipe
+from pipeline.recipe.models import Recipe, TrainRecipe
+from pipeline.training import checkpoint
+from pipeline.training.card import write_card
+from pipeline.training.episodes import Episodes
+from pipeline.training.launch import STATUS, module_for
+from pipeline.training.progress import ProgressCallback, StopCallback, say
+from pipeline.training.rows import Export, read_export
+from pipeline.training.sharding import weights_held
+from pipeline.training.watch import Watch
+from pipeline.trajectories.files import write_json
+
+
+@dataclass(frozen=True)
+class Job:
+    """One style of one run."""
+
+    recipe: Recipe
+    train: TrainRecipe
+    export: Export
+    style: str
+    dataset: Path
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """Where the base model is."""
+        return self.recipe.models[self.train.model].address
+
+    @property
+    def name(self) -> str:
+        """What the student is called."""
+        return f"{self.recipe.name}-{self.style}"
+
+    @property
+    def rows(self) -> Path:
+        """The folder of the style's rows."""
+        return self.dataset / self.style
+
+    @property
+    def has_dev(self) -> bool:
+        """Whether rows were held out."""
+        return (self.rows / "dev.jsonl").is_file()
+
+    @property
+    def steps(self) -> Path:
+        """Where intermediate checkpoints are kept until the student is finished."""
+        return self.folder.with_name(f"{self.style}.steps")
+
+    @property
+    def start(self) -> Path:
+        """Where a model is kept as it was before training, if it is trained from nothing."""
+        return self.folder.with_name(f"{self.style}.start")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the outcome."""
+        part: dict[str, Any] = {
+            "renderer": self.export.renderer,
+            "renderer_version": self.export.renderer_version,
+            "spec_digest": self.export.styles[self.style].get("spec_digest", ""),
+        }
+        address = resolve(self.address)
+        if address.kind == "new":
+            part["config"] = checkpoint.sha256(Path(address.name))
+        return checkpoint.identity(self.train, self.address, self.style, part, self.dataset)
+
+
+class Report(Protocol):
+    """What became of the rows."""
+
+    rows_kept: int
+    tokens: int
+    labelled_tokens: int
+
+    def lines(self) -> list[str]:
+        """For people."""
+        ...
+
+    def as_dict(self) -> dict[str, int]:
+        """For ``train.json``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Program:
+    """One kind of training.
+
+    ``prepare`` makes the trainer of a job, with the given callbacks, and says what became of the rows.
+    """
+
+    module: str
+    about: str
+    prepare: Callable[[Job, list[TrainerCallback]], tuple[Any, Report]]
+
+
+def run(program: Program, arguments: Sequence[str] | None = None) -> int:
+    """Run a program; returns its exit status (2 for bad input, 130 when interrupted)."""
+    options = _parser(program).parse_args(arguments)
+    try:
+        recipe = load_recipe(options.recipe, options.overrides)
+        done = train_styles(program, recipe, options.run_root, options.checkpoint_root, options.style)
+        status = 0 if done else 130
+    except StaractError as error:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        status = 2
+    except KeyboardInterrupt:
+        status = 130
+    if STATUS in os.environ and os.environ.get("RANK", "0") == "0":
+        Path(os.environ[STATUS]).write_text(str(status), encoding="ascii")
+    return status
+
+
+def train_styles(
+    program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only: str | None = None
+) -> bool:
+    """Train the students of a recipe, one after the other; False when a signal stopped one.
+
+    Args:
+        program: how to train.
+        recipe: the recipe.
+        runs: the folder of run folders (the dataset lies in ``<runs>/<name>/dataset``).
+        checkpoints: the folder of checkpoints.
+        only: one style; None trains all.
+
+    Raises:
+        StaractError: the recipe, the dataset, the model or a folder is unusable.
+    """
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    return all(train_style(program, job) for job in _jobs(program, recipe, runs, checkpoints, only))
+
+
+def train_style(program: Program, job: Job) -> bool:
+    """Train one student and write its folder; False when a signal stopped it.
+
+    Raises:
+        StaractError: as ``train_styles``.
+    """
+    wanted = job.identity
+    if checkpoint.finished(job.folder, wanted):
+        say(f"{job.folder}: trained already from the same recipe and dataset; nothing to do")
+        return True
+    newest = checkpoint.open_steps(job.steps, wanted)
+    set_seed(job.train.seed)
+    stop = StopCallback()
+    with Episodes.of(job.recipe, job.steps) as episodes:
+        watch = Watch(job.train, job.steps, episodes, has_dev=job.has_dev)
+        callbacks: list[TrainerCallback] = [ProgressCallback(), checkpoint.WholeCallback(), stop, watch]
+        trainer, report = program.prepare(job, callbacks)
+        if trainer.accelerator.num_processes == 1:
+            stop.install()
+        started = time.monotonic()
+        _go(job, trainer, watch, newest)
+        if stop.stopped:
+            at = trainer.state.global_step
+            say(f"{job.style}: stopped at step {at}; the same command goes on from there")
+            return False
+    _finish(job, trainer, report, watch, wanted, time.monotonic() - started)
+    return True
+
+
+def _go(job: Job, trainer: Any, watch: Watch, newest: Path | None) -> None:
+    """Train, from the newest checkpoint on if there is one."""
+    if newest is not None:
+        say(f"{job.style}: going on from {newest}")
+        trainer.state = TrainerState.load_from_json(str(newest / "trainer_state.json"))
+        watch.take_up(newest, trainer.state)
+    if not watch.exhausted:
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+
+
+def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only: str | None) -> list[Job]:
+    if recipe.train is None:
+        raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to train")
+    if recipe.train.model not in recipe.models:
+        raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
+    if recipe.train.tracker != "none" and importlib.util.find_spec(recipe.train.tracker) is None:
+        raise TrainingError(
+            f"tracker {recipe.train.tracker!r} is not installed; run: pip install 'staract[tracking]'"
+        )
+    dataset = runs / (recipe.train.run or recipe.name) / "dataset"
+    export = read_export(dataset)
+    if (wanted := module_for(export.format)) != program.module:
+        raise TrainingError(f"{dataset} holds rows of the format {export.format!r}: train them with {wanted}")
+    exported = recipe.export.styles if recipe.export and not recipe.train.run else export.styles
+    styles = [only] if only else list(recipe.train.styles or exported)
+    for style in styles:
+        if style not in export.styles:
+            known = ", ".join(export.styles)
+            raise TrainingError(f"{dataset} holds no style {style!r} (only {known}); export it as well")
+    root = checkpoints / recipe.name
+    jobs = [Job(recipe, recipe.train, export, style, dataset, root / style) for style in styles]
+    for job in jobs:
+        if recipe.train.stop_on == "loss" and not job.has_dev:
+            raise TrainingError(f"train.stop_on: {job.rows} holds no dev.jsonl; set export.dev_fraction")
+    return jobs
+
+
+def _finish(
+    job: Job, trainer: Any, report: Report, watch: Watch, wanted: dict[str, Any], seconds: float
+) -> None:
+    scratch = job.steps / "final"
+    # Training may have turned the cache off in the config; whoever serves the student wants it.
+    trainer.model.config.use_cache = True
+    if watch.best_folder is None:
+        trainer.save_model(str(scratch))
+    elif trainer.is_world_process_zero():
+        trainer.model.config.save_pretrained(scratch)
+    if trainer.is_world_process_zero():
+        log = _log(trainer, report, watch, seconds)
+        counts = {
+            "rows": report.rows_kept,
+            "tokens": report.tokens,
+            "labelled_tokens": report.labelled_tokens,
+        }
+        with checkpoint.new_folder(job.folder) as fresh:
+            checkpoint.move_model(scratch, fresh, watch.best_folder)
+            stamp = checkpoint.describe(fresh, trainer.processing_class, wanted, counts, job.train.seed)
+            write_json(fresh / "train.json", log)
+            write_card(fresh, job.name, stamp, log)
+        checkpoint.remove(job.steps)
+        say(f"{job.folder}: {report.rows_kept} rows, {len(log['steps'])} logs, {seconds:.0f} s")
+    trainer.accelerator.wait_for_everyone()
+
+
+def _log(trainer: Any, report: Report, watch: Watch, seconds: float) -> dict[str, Any]:
+    history: list[dict[str, Any]] = trainer.state.log_history
+    weights, held = weights_held(trainer.model)
+    return {
+        "steps": [entry for entry in history if "loss" in entry],
+        "development": [entry for entry in history if "eval_loss" in entry],
+        **watch.as_dict(),
+        "data": report.as_dict(),
+        "seconds": round(seconds, 2),
+        "processes": trainer.accelerator.num_processes,
+        "distributed": str(trainer.accelerator.distributed_type.value),
+        "weights": weights,
+        "weights_per_process": held,
+        "device": str(trainer.accelerator.device),
+        "threads": torch.get_num_threads(),
+        "mixed_precision": trainer.accelerator.mixed_precision,
+    }
+
+
+def _parser(program: Program) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"accelerate launch -m {program.module}", description=program.about)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--run-root", type=Path, default=Path("trajectories"))
+    parser.add_argument("--checkpoint-root", type=Path, default=Path("checkpoints"))
+    parser.add_argument("--style")
+    return parser
