@@ -8,7 +8,7 @@ from dataclasses import replace
 from pipeline.bootstrap.ledger import ledger_table
 from pipeline.bootstrap.rules import Excluded
 from pipeline.bootstrap.select import select_into
-from pipeline.cli.panels import recipe_panel, training_panel
+from pipeline.cli.panels import training_panel
 from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
@@ -25,6 +25,7 @@ from pipeline.rendering.base import PromptSpec
 from pipeline.rollout.engine import REPEATED, Summary, run_episodes
 from pipeline.rollout.goal import Goal, check_prices
 from pipeline.rollout.hybrid import Host, joined, play_parts
+from pipeline.rollout.panels import recipe_panel
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.run import recipe_digest

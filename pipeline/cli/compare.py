@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pipeline.cli.panels import check_unseen, recipe_panel
+from pipeline.cli.panels import check_unseen
 from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
@@ -17,6 +17,7 @@ from pipeline.evaluation.play import play_panel
 from pipeline.evaluation.report import build_report, terminal_table, write_report
 from pipeline.evaluation.rows import Group, Settings
 from pipeline.recipe.models import TrainRecipe
+from pipeline.rollout.panels import recipe_panel
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.store import TrajectoryStore

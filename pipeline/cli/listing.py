@@ -26,8 +26,8 @@ def recipes(
 
 def environments() -> None:
     """List the environments, each with its panels and actions."""
-    from pipeline.cli.panels import panel_names
     from pipeline.environments.registry import environment_class, environment_names
+    from pipeline.rollout.panels import panel_names
 
     for name in environment_names():
         environment = environment_class(name)

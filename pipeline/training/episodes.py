@@ -19,15 +19,14 @@ import torch
 
 from pipeline.environments.base import Environment
 from pipeline.environments.registry import load_environment
-from pipeline.errors import RecipeError
-from pipeline.methods.prompts import exemplar_tasks
 from pipeline.methods.registry import load_method
 from pipeline.models.registry import load_model
-from pipeline.recipe.models import PanelRecipe, Recipe, ValidateRecipe
+from pipeline.recipe.models import Recipe, ValidateRecipe
 from pipeline.rollout.engine import Plan, run_episodes
+from pipeline.rollout.panels import recipe_panel
 from pipeline.training.checkpoint import sha256, weight_files
 from pipeline.training.sharding import unsharded
-from pipeline.trajectories.panels import draw_panel
+from pipeline.trajectories.panels import check_disjoint
 from pipeline.trajectories.schema import Task, digest
 from pipeline.trajectories.store import TrajectoryStore
 
@@ -57,7 +56,8 @@ class Episodes:
         """The mean reward that a checkpoint earns; an episode that fails counts with what it had.
 
         Raises:
-            StaractError: the panel, the method, the environment or the checkpoint is unusable.
+            StaractError: the panel overlaps the evaluation's; or it, the method, the environment or the
+                checkpoint is unusable.
         """
         with _same_chance(), unsharded():
             return asyncio.run(self._played(checkpoint, step))
@@ -74,20 +74,11 @@ class Episodes:
 
     @cached_property
     def _tasks(self) -> list[Task]:
-        wanted = self._validate.panel
-        if wanted.name is not None:
-            wanted = self._named(wanted.name)
-        if wanted.file is not None or wanted.split is None:
-            raise RecipeError("train.validate_on.panel: draw the panel from a split (split, size, seed)")
-        tasks = self._environment.tasks(wanted.split)
-        return draw_panel(tasks, wanted, exclude=exemplar_tasks(self._environment)).tasks
-
-    def _named(self, name: str) -> PanelRecipe:
-        rules: dict[str, PanelRecipe] = getattr(self._environment, "panels", {})
-        if name not in rules:
-            known = ", ".join(sorted(rules)) or "none"
-            raise RecipeError(f"train.validate_on.panel: {name!r} is not a panel that is drawn ({known})")
-        return rules[name]
+        panel = recipe_panel(self._environment, self._validate.panel)
+        if self._recipe.evaluate is not None:
+            # A student that is chosen by its score there could not be evaluated there.
+            check_disjoint(panel, recipe_panel(self._environment, self._recipe.evaluate.panel))
+        return panel.tasks
 
     async def _played(self, checkpoint: Path, step: int) -> float:
         recipe = self._recipe.models[self._recipe.train.model] if self._recipe.train else None

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from pipeline.bootstrap.rules import Excluded
-from pipeline.cli.panels import panel_names, panel_tasks, recipe_panel
+from pipeline.cli.panels import panel_tasks
 from pipeline.environments.registry import load_environment
 from pipeline.environments.scienceworld.environment import ScienceWorldEnvironment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.models import EnvironmentRecipe, PanelRecipe
+from pipeline.rollout.panels import panel_names, recipe_panel
 from pipeline.trajectories.panels import check_disjoint, save_panel
 
 ATLAS = load_environment(EnvironmentRecipe(name="atlas"))
