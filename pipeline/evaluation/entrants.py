@@ -118,7 +118,7 @@ def check_prompt(found: Found, method: Method, environment: Environment, asked: 
     Raises:
         ModelError: another renderer, style or prompt than the checkpoint records.
     """
-    own: Callable[[Environment], dict[str, str]] | None = getattr(method, "trained_as", None)
+    own: Callable[[Environment], dict[str, Any]] | None = getattr(method, "trained_as", None)
     served = own(environment) if own else _served(method, environment, asked)
     for key, value in served.items():
         trained = found.trained.get(key, value)
@@ -129,7 +129,7 @@ def check_prompt(found: Found, method: Method, environment: Environment, asked: 
             )
 
 
-def _served(method: Method, environment: Environment, asked: MethodRecipe) -> dict[str, str]:
+def _served(method: Method, environment: Environment, asked: MethodRecipe) -> dict[str, Any]:
     return {
         "renderer": asked.renderer,
         "style": _style(asked),

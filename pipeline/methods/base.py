@@ -58,9 +58,9 @@ class Method(Protocol):
     """A way to drive episodes. Holds no state of any episode.
 
     ``single_step`` methods answer at once (standard, cot): one step, which finishes. An optional
-    attribute ``sampling`` replaces the recipe's temperature, top_p and max_tokens. An optional attribute
-    ``trained_as`` (renderer, style and spec_digest, by name) says which rows train its model, where
-    that does not follow from ``spec``.
+    attribute ``sampling`` replaces the recipe's temperature, top_p and max_tokens. An optional method
+    ``trained_as(environment)`` says which rows train its model (renderer, style, spec_digest and whatever
+    else their export noted, by name), where that does not follow from ``spec``.
     """
 
     name: str

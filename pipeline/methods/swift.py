@@ -44,9 +44,9 @@ class Swift:
         """As ``Method.spec``; no word of it is shown to the model."""
         return spec_for(environment, fast.STYLE, 0)
 
-    def trained_as(self, environment: Environment) -> dict[str, str]:
-        """Renderer, style and spec_digest of the rows that train the model."""
-        return fast.trained_as(environment)
+    def trained_as(self, environment: Environment) -> dict[str, Any]:
+        """Renderer, style, spec_digest and history of the rows that train the model."""
+        return fast.trained_as(environment, self.recipe.history)
 
     def agent(self, seat: Seat) -> SwiftAgent:
         """As ``Method.agent``.

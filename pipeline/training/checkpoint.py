@@ -22,6 +22,8 @@ from pipeline.trajectories.files import read_json, write_json
 from pipeline.trajectories.schema import digest
 
 IDENTITY = "identity.json"
+_SERVED = ("style", "renderer", "renderer_version", "spec_digest", "history")
+"""What serving must agree with."""
 _WHOLE = "whole"
 _FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate"}
 """Keys of ``train`` that may change without making another student."""
@@ -136,7 +138,7 @@ def describe(
     if (folder / "adapter_model.safetensors").is_file():
         _finish_adapter(folder, wanted["model"])
     stamp = {
-        **{key: wanted[key] for key in ("style", "renderer", "renderer_version", "spec_digest")},
+        **{key: wanted[key] for key in _SERVED if key in wanted},
         "base": wanted["model"],
         **hashes,
         **counts,

@@ -80,6 +80,8 @@ class Job:
             "renderer_version": self.export.renderer_version,
             "spec_digest": self.export.styles[self.style].get("spec_digest", ""),
         }
+        if self.export.history is not None:
+            part["history"] = self.export.history
         address = resolve(self.address)
         if address.kind == "new":
             part["config"] = checkpoint.sha256(Path(address.name))

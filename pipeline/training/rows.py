@@ -32,6 +32,8 @@ class Export:
     renderer: str
     renderer_version: str
     styles: dict[str, dict[str, Any]]
+    history: int | None = None
+    """For ``swift``: how many past actions an input shows."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def read_export(dataset: Path) -> Export:
         )
     try:
         raw = read_json(path)
-        export = Export(raw["format"], raw["renderer"], raw["renderer_version"], raw["styles"])
+        about = raw["format"], raw["renderer"], raw["renderer_version"], raw["styles"]
+        export = Export(*about, history=raw.get("history"))
     except (StoreError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} cannot be read ({error}); export the dataset again") from None
     if export.format not in get_args(Format):

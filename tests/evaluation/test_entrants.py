@@ -129,3 +129,6 @@ def test_swift_is_asked_as_its_rows_were_made():
     check_prompt(Found(ModelRecipe(address="m"), trained), method, ATLAS, asked)
     with pytest.raises(ModelError, match="trained with renderer 'text'"):
         check_prompt(student(), method, ATLAS, asked)
+    shorter = {**trained, "history": 5}
+    with pytest.raises(ModelError, match="trained with history 5 but asked with 10"):
+        check_prompt(Found(ModelRecipe(address="m"), shorter), method, ATLAS, asked)

@@ -148,4 +148,5 @@ def test_it_is_trained_on_what_the_export_writes():
         "renderer": "swift",
         "style": "act",
         "spec_digest": spec_digest(_student_spec(world, "act", "swift")),
+        "history": 10,
     }

@@ -66,6 +66,7 @@ def save_swift(run: Path, count: int = 8, dev: int = 0) -> Path:
         "format": "swift",
         "renderer": "swift",
         "renderer_version": "1",
+        "history": 7,
         "styles": {"act": {"rows": 2 * count, "spec_digest": "digest-act"}},
     }
     (dataset / "export.json").write_text(json.dumps(export), encoding="utf-8")

@@ -41,7 +41,7 @@ def test_a_student_from_nothing_is_trained_described_and_not_trained_twice(
     assert not names & {"training_args.bin", "optimizer.pt", "trainer_state.json"}
     stamp = read_stamp(place.folder)
     assert (stamp["style"], stamp["renderer"], stamp["spec_digest"]) == ("act", "swift", "digest-act")
-    assert (stamp["rows"], stamp["base"].startswith("new:")) == (16, True)
+    assert (stamp["rows"], stamp["base"].startswith("new:"), stamp["history"]) == (16, True, 7)
     check_stamp(place.folder, load_tokenizer(place.folder))
     generation = json.loads((place.folder / "generation_config.json").read_text())
     assert (generation["eos_token_id"], generation["pad_token_id"]) == (1, 0)

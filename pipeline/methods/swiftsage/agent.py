@@ -67,9 +67,9 @@ class SwiftSage:
         """As ``Method.spec``; no word of it is shown to either model."""
         return spec_for(environment, fast.STYLE, 0)
 
-    def trained_as(self, environment: Environment) -> dict[str, str]:
-        """Renderer, style and spec_digest of the rows that train SWIFT, the second model."""
-        return fast.trained_as(environment)
+    def trained_as(self, environment: Environment) -> dict[str, Any]:
+        """Renderer, style, spec_digest and history of the rows that train SWIFT, the second model."""
+        return fast.trained_as(environment, self.recipe.swift.history)
 
     def agent(self, seat: Seat) -> SwiftSageAgent:
         """As ``Method.agent``.

@@ -95,14 +95,19 @@ def settings(recipe: SwiftRecipe) -> dict[str, Any]:
     }
 
 
-def trained_as(environment: Environment) -> dict[str, str]:
-    """Which rows train SWIFT: those that the export of the format ``swift`` writes.
+def trained_as(environment: Environment, history: int) -> dict[str, Any]:
+    """Which rows train SWIFT: those that the export of the format ``swift`` writes with this history.
 
     Raises:
         FormatError: the environment's exemplar file cannot be read.
     """
     spec = spec_for(environment, STYLE, 0)
-    return {"renderer": swift.NAME, "style": STYLE, "spec_digest": spec_digest(spec)}
+    return {
+        "renderer": swift.NAME,
+        "style": STYLE,
+        "spec_digest": spec_digest(spec),
+        "history": history,
+    }
 
 
 def needs_valid_actions(seat: Seat, name: str) -> None:
