@@ -196,21 +196,29 @@ def test_swift_is_trained_as_published(name):
     assert (train.batch_size, train.accumulation) == (8, 4)
     assert (train.max_length, train.target_length) == (1024, 16)
     assert (train.save_every, train.stop_on, train.patience) == (100, "loss", 20)
-    assert (loaded.export.format, loaded.export.history) == ("swift", 10)
-    # A development loss needs rows to be taken on.
-    assert loaded.export.dev_fraction > 0
-    assert (loaded.generate.model, loaded.generate.method.name) == ("expert", "act")
-    split, ids = ScienceWorldEnvironment.listed[loaded.generate.panel.name]
-    assert (split, len(ids) <= loaded.select.target) == ("train", True)
-    # Gold paths need more than the customary 100 moves.
-    assert loaded.environment.options["max_steps"] == GOLD_STEPS
+    gold = recipe("scienceworld/gold")
+    assert train.run == gold.name
+    # A move limit of 100, as published.
+    assert "max_steps" not in loaded.environment.options
     [entry] = loaded.evaluate.entries
     assert (entry.model, entry.method.name, loaded.evaluate.panel.name) == (
         "student",
         "swift",
         "test_first10",
     )
-    assert (entry.method.swift.history, entry.method.swift.beams) == (loaded.export.history, 5)
+    assert (entry.method.swift.history, entry.method.swift.beams) == (gold.export.history, 5)
+
+
+def test_swifts_data_is_made_as_published():
+    gold = recipe("scienceworld/gold")
+    assert (gold.export.format, gold.export.history, gold.export.skip_first) == ("swift", 10, True)
+    # A development loss needs rows to be taken on.
+    assert gold.export.dev_fraction > 0
+    assert (gold.generate.model, gold.generate.method.name) == ("expert", "act")
+    split, ids = ScienceWorldEnvironment.listed[gold.generate.panel.name]
+    assert (split, len(ids) <= gold.select.target) == ("train", True)
+    # Gold paths need more than the customary 100 moves.
+    assert gold.environment.options["max_steps"] == GOLD_STEPS
 
 
 def test_swiftsage_finds_the_student_of_its_header():
@@ -218,11 +226,12 @@ def test_swiftsage_finds_the_student_of_its_header():
     student = recipe("scienceworld/flan_t5_large")
     both, alone = loaded.evaluate.entries
     assert (both.method.name, both.method.swift.model, alone.method.name) == ("swiftsage", "swift", "swift")
-    assert loaded.models[alone.model].address == f"checkpoints/{student.name}/{student.export.styles[0]}"
+    assert loaded.models[alone.model].address == f"checkpoints/{student.name}/act"
     assert loaded.models[both.model].address.startswith("openai:")
     # As published: a wait takes eleven moves.
     assert loaded.environment.options["max_steps"] == both.method.max_steps == 300
-    assert both.method.swift.history == alone.method.swift.history == student.export.history
+    assert both.method.swift.history == alone.method.swift.history
+    assert alone.method.swift == student.evaluate.entries[0].method.swift
     plain = recipe("scienceworld/swiftsage", "evaluate.entries.0.method.switch.rule=paper")
     assert plain.evaluate.entries[0].method.switch.rule == "paper"
 
