@@ -86,9 +86,10 @@ def _file(source: Path, evaluation: bool) -> Path:
 
 
 def _find(path: Path, identity: str | None) -> Trajectory:
-    from pipeline.trajectories.store import read_trajectories
+    from pipeline.trajectories.store import TrajectoryStore
 
-    for trajectory in read_trajectories(path):
+    # Of an episode that was played again, the latest.
+    for trajectory in TrajectoryStore(path).read():
         if identity is None or trajectory.id.startswith(identity) or trajectory.task.id == identity:
             return trajectory
     raise StoreError(f"{path}: no trajectory has an id or a task beginning with {identity!r}.")
