@@ -51,7 +51,8 @@ def build_comparisons(panel: Panel, groups: Sequence[Group], settings: Settings)
 
 
 def _is_baseline(tuned: Group, prompted: Group) -> bool:
-    return prompted.model == tuned.base or not tuned.base
+    # An untrained model has its student's base. A checkpoint named by its folder has none: all count.
+    return tuned.base in ("", prompted.model, prompted.base)
 
 
 def _compare(a: Aligned, b: Aligned, settings: Settings, *, best: bool = False) -> Comparison:

@@ -15,6 +15,7 @@ from pipeline.evaluation.failures import failure_markdown
 from pipeline.evaluation.kind_sheets import kind_sheets
 from pipeline.evaluation.metrics import MISSING
 from pipeline.evaluation.plots import METRIC_NAMES
+from pipeline.evaluation.rows import Row
 from pipeline.evaluation.tables import escaped, one_line, to_markdown, to_terminal
 from pipeline.trajectories.schema import Outcome
 
@@ -82,17 +83,25 @@ def _terminal_rows(report: Report) -> RenderableType:
     for heading in ("method", "model"):
         table.add_column(heading, overflow="fold")
     metric, interval = report.metric.upper(), f"{report.confidence:.0%} interval"
-    for heading in (metric, interval, "correct", "errored", "steps", "tokens", "seconds"):
-        table.add_column(heading, justify="right")
-    for row in report.rows:
-        cells = [
-            *(one_line(row.method), one_line(row.model)),
-            *(_share(row.value(report.metric)), f"{row.ci_low:.2f}–{row.ci_high:.2f}"),
-            *(f"{row.correct}/{row.n}", str(row.errored), f"{row.steps:.1f}"),
-            *(f"{row.prompt_tokens + row.completion_tokens:.0f}", f"{row.seconds:.1f}"),
-        ]
+    rows = [_terminal_cells(report, row) for row in report.rows]
+    for place, heading in enumerate(
+        (metric, interval, "correct", "errored", "steps", "tokens", "seconds"), 2
+    ):
+        # Names may be folded, numbers may not.
+        width = max((len(cells[place]) for cells in rows), default=0)
+        table.add_column(heading, justify="right", min_width=width)
+    for row, cells in zip(report.rows, rows, strict=True):
         table.add_row(*map(Text, cells), style="bold" if row.kind == "fine-tuned" else None)
     return table
+
+
+def _terminal_cells(report: Report, row: Row) -> list[str]:
+    return [
+        *(one_line(row.method), one_line(row.model)),
+        *(_share(row.value(report.metric)), f"{row.ci_low:.2f}–{row.ci_high:.2f}"),
+        *(f"{row.correct}/{row.n}", str(row.errored), f"{row.steps:.1f}"),
+        *(f"{row.prompt_tokens + row.completion_tokens:.0f}", f"{row.seconds:.1f}"),
+    ]
 
 
 def verdict(comparison: Comparison, confidence: float) -> str:

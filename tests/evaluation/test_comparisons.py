@@ -132,3 +132,13 @@ def test_an_environments_own_solver_is_an_upper_bound_and_no_baseline():
     (only,) = build_comparisons(PANEL, [oracle, weak, student], Settings(resamples=199))
     assert (only.a, only.b, only.best_baseline) == ("react × student", "react × base", True)
     assert build_comparisons(PANEL, [oracle], Settings(resamples=199)) == []
+
+
+def test_a_student_meets_what_it_started_from():
+    start = Group("swift", "untrained", "prompted", verdicts(TASKS, "nnnnnnnn"), base="t5")
+    best = Group("random_valid", "expert", "prompted", verdicts(TASKS, "ynnnnnnn"))
+    found = pairs(tuned("swift", verdicts(TASKS, "yyyyyynn"), base="t5"), start, best)
+    assert [(b, is_best) for _, b, is_best in found] == [
+        ("random_valid × expert", True),
+        ("swift × untrained", False),
+    ]

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -98,6 +99,17 @@ def test_the_terminal_table_holds_the_numbers_and_the_words():
     assert "demo: exact match on 12 test tasks" in shown
     assert "9/12" in shown
     assert "react × student against react × base: +0.67" in shown
+
+
+def test_no_number_is_cut_where_names_are_long():
+    names = {"method": "random_valid_or_so", "model": "a-rather-long-name-of-a-model"}
+    groups = [replace(group, **names) if group.kind == "prompted" else group for group in GROUPS[1:]]
+    report = build_report("demo", PANEL, groups, Settings(resamples=199))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(terminal_table(report))
+    shown = console.export_text()
+    assert "…" not in shown
+    assert all(f"{row.ci_low:.2f}–{row.ci_high:.2f}" in shown for row in report.rows)
 
 
 def test_labels_cost_versions_and_notes_are_shown_when_there_are_any(tmp_path):
