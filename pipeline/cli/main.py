@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline.cli import annotate, doctor, listing, show, tasks, wiki
+from pipeline.cli import annotate, doctor, inspect_data, listing, merge, plan, show, sweep, tasks, wiki
 from pipeline.cli.verbs import add_verbs
 from pipeline.errors import StaractError
 
@@ -30,6 +30,10 @@ add_verbs(app)
 app.command("show")(show.show)
 app.add_typer(wiki.app, name="wiki")
 app.command("annotate")(annotate.annotate)
+app.command("inspect-data")(inspect_data.inspect_data)
+app.command("merge")(merge.merge)
+app.command("plan")(plan.plan)
+app.command("sweep")(sweep.sweep)
 app.command("tasks")(tasks.tasks)
 app.command("recipes")(listing.recipes)
 app.command("environments")(listing.environments)

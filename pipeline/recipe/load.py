@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import RecipeError
 from pipeline.recipe.models import LOGIN_ERROR, Recipe
 
+SHORT_FORMS: Final = {"accelerate": "train.accelerate"}
+"""Overrides that may be written without their section."""
+
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe file and apply overrides such as ``train.epochs=2`` or ``name=trial``.
@@ -22,13 +25,14 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Args:
         path: a YAML file.
         overrides: ``dotted.key=value`` strings; list items are numbered (``evaluate.entries.0``).
-            Values are read as YAML.
+            Values are read as YAML. ``SHORT_FORMS`` may leave their section out.
 
     Raises:
         RecipeError: the file is missing or not YAML, or a key or value is not one of a recipe.
     """
     text = _read(path)
     config = _parse(path, text)
+    overrides = [_whole(override) for override in overrides]
     for override in overrides:
         _override(config, override)
     return _check(path, text, _plain(path, config), overrides)
@@ -50,6 +54,11 @@ def _parse(path: Path, text: str) -> DictConfig:
         return cast("DictConfig", OmegaConf.create(text))
     except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
         raise RecipeError(f"{path}: this is not readable YAML: {_first_line(error)}.") from error
+
+
+def _whole(override: str) -> str:
+    key, separator, raw = override.partition("=")
+    return f"{SHORT_FORMS.get(key.strip(), key)}={raw}" if separator else override
 
 
 def _override(config: Any, override: str) -> None:

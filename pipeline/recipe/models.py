@@ -281,9 +281,12 @@ class TrainRecipe(Section):
     warmup: float = Field(default=0.1, ge=0)
     """A share of all steps below 1, a number of steps from 1 on."""
     weight_decay: float = Field(default=0.0, ge=0)
+    rows_a_step: int | None = Field(default=None, ge=1)
+    """Rows (packed: blocks) of an optimiser step over all devices; ``accumulation`` then follows from it."""
     batch_size: int = Field(default=4, ge=1)
     """Rows (packed: blocks) a device and a forward pass."""
-    accumulation: int = Field(default=1, ge=1)
+    accumulation: int | None = Field(default=1, ge=1)
+    """Forward passes of a step on each device; None where ``rows_a_step`` decides."""
     max_length: int = Field(default=1024, ge=16)
     """Tokens a row; a longer episode loses its oldest turns."""
     packing: bool = True
@@ -307,6 +310,22 @@ class TrainRecipe(Section):
     seed: int = 0
     accelerate: str | None = None
     """A config file of ``accelerate launch`` (a path, or a name under recipes/accelerate)."""
+    processes: int | None = Field(default=None, ge=1)
+    """Processes, over all machines, instead of what the config file says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accumulation_follows(cls, given: Any) -> Any:
+        # Written down as None: a recipe that is recorded and read again says the same.
+        if isinstance(given, dict) and cast("dict[str, Any]", given).get("rows_a_step") is not None:
+            return {"accumulation": None, **given}
+        return given
+
+    @model_validator(mode="after")
+    def _one_size_of_a_step(self) -> TrainRecipe:
+        if self.rows_a_step is not None and self.accumulation is not None:
+            raise ValueError("rows_a_step decides the accumulation: set one of the two")
+        return self
 
     @model_validator(mode="after")
     def _something_to_stop_on(self) -> TrainRecipe:

@@ -25,8 +25,10 @@ IDENTITY = "identity.json"
 _SERVED = ("style", "renderer", "renderer_version", "spec_digest", "history")
 """What serving must agree with."""
 _WHOLE = "whole"
-_FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate"}
+_FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate", "processes"}
 """Keys of ``train`` that may change without making another student."""
+_SPLIT_KEYS = {"batch_size", "accumulation"}
+"""Where ``rows_a_step`` says how many rows a step holds, these only say how it is split."""
 _TRAINED = "train."
 _GATHER = "set zero3_save_16bit_model: true in the accelerate config"
 _NO_WEIGHTS = {"trainer_state.json", STAMP, "README.md"}
@@ -46,6 +48,7 @@ def identity(
     """
     # Whoever compares checkpoints compares those that there are.
     free = _FREE_KEYS - ({"save_every"} if recipe.stop_on else set[str]())
+    free |= _SPLIT_KEYS if recipe.rows_a_step is not None else set[str]()
     train = recipe.model_dump(mode="json", exclude=free)
     if recipe.validate_on is not None:
         del train["validate_on"]["concurrency"]

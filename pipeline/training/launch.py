@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import RecipeError, TrainingError
+from pipeline.recipe.load import load_recipe
+from pipeline.recipe.models import TrainRecipe
+from pipeline.training.layout import accumulation, processes_and_options
 
 CAUSAL = "pipeline.training.causal"
 SEQ2SEQ = "pipeline.training.seq2seq"
@@ -49,10 +52,11 @@ def train(
         style: one of the recipe's styles; None trains all.
 
     Raises:
-        RecipeError: the recipe cannot be read, or the accelerate config file is not there.
+        RecipeError: the recipe cannot be read, or the accelerate config cannot be used here.
     """
     module = program_of(recipe, overrides, run_root)
-    command = [*launcher(accelerate, recipe), "-m", module, str(recipe), *overrides]
+    section = load_recipe(recipe, overrides).train or TrainRecipe()
+    command = [*launcher(accelerate, recipe, section), "-m", module, str(recipe), *overrides]
     command += ["--run-root", str(run_root), "--checkpoint-root", str(checkpoint_root)]
     command += ["--style", style] if style else []
     with tempfile.TemporaryDirectory(prefix="staract-") as scratch:
@@ -68,7 +72,6 @@ def program_of(recipe: Path, overrides: Sequence[str], run_root: Path) -> str:
     Raises:
         RecipeError: the recipe cannot be read.
     """
-    from pipeline.recipe.load import load_recipe
     from pipeline.training.rows import read_export
 
     loaded = load_recipe(recipe, overrides)
@@ -84,26 +87,34 @@ def module_for(format: str) -> str:
     return SEQ2SEQ if format == "swift" else CAUSAL
 
 
-def launcher(accelerate: str | None, recipe: Path) -> list[str]:
+def launcher(accelerate: str | None, recipe: Path, section: TrainRecipe | None = None) -> list[str]:
     """The command up to the module: every default is spelled out, so that accelerate warns of none.
 
+    Args:
+        accelerate: as ``train``.
+        recipe: the recipe's file.
+        section: its ``train`` section, for the number of processes and the size of a step.
+
     Raises:
-        RecipeError: the config file is not there.
+        RecipeError: the config file is not there or not for this machine, or the rows of a step cannot
+            be split over the processes.
     """
+    section = section or TrainRecipe()
     command = [sys.executable, "-m", "accelerate.commands.launch", "--quiet"]
     if accelerate:
-        return [*command, "--config_file", str(config_file(accelerate, recipe))]
-    command += [
-        "--num_processes",
-        "1",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    ]
-    command += ["--num_cpu_threads_per_process", str(threads())]
+        path = config_file(accelerate, recipe)
+        processes, options = processes_and_options(path, section.processes, os.environ)
+        command += ["--config_file", str(path), *options]
+    elif (processes := section.processes or 1) > 1:
+        raise RecipeError(
+            f"train.processes: {processes} processes need train.accelerate, such as ddp or zero3"
+        )
+    else:
+        command += ["--num_processes", "1", "--num_machines", "1"]
+        command += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+        command += ["--num_cpu_threads_per_process", str(threads())]
+    # Refused here, before any process has loaded a model.
+    accumulation(section, processes)
     return command
 
 

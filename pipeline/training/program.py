@@ -24,6 +24,7 @@ from pipeline.training import checkpoint
 from pipeline.training.card import write_card
 from pipeline.training.episodes import Episodes
 from pipeline.training.launch import STATUS, module_for
+from pipeline.training.layout import accumulation, use_one_gpu, world_size
 from pipeline.training.progress import ProgressCallback, StopCallback, say
 from pipeline.training.rows import Export, read_export
 from pipeline.training.sharding import weights_held
@@ -119,6 +120,7 @@ class Program:
 def run(program: Program, arguments: Sequence[str] | None = None) -> int:
     """Run a program; returns its exit status (2 for bad input, 130 when interrupted)."""
     options = _parser(program).parse_args(arguments)
+    use_one_gpu()
     try:
         recipe = load_recipe(options.recipe, options.overrides)
         done = train_styles(program, recipe, options.run_root, options.checkpoint_root, options.style)
@@ -198,6 +200,7 @@ def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only:
         raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to train")
     if recipe.train.model not in recipe.models:
         raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
+    accumulation(recipe.train, world_size())  # refused before a model is loaded
     if recipe.train.tracker != "none" and importlib.util.find_spec(recipe.train.tracker) is None:
         raise TrainingError(
             f"tracker {recipe.train.tracker!r} is not installed; run: pip install 'staract[tracking]'"

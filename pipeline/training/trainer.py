@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.head import add_label_head, can_skip
+from pipeline.training.layout import accumulation, world_size
 from pipeline.training.sharding import uses_deepspeed
 
 CHECKPOINTED_FROM = 2_000_000_000
@@ -125,9 +125,13 @@ def trainer_config(
 def common_arguments(
     recipe: TrainRecipe, folder: Path, run_name: str, *, bf16: bool, evaluates: bool
 ) -> dict[str, Any]:
-    """The arguments that trainers of every kind take; as ``trainer_config``."""
+    """The arguments that trainers of every kind take; as ``trainer_config``.
+
+    Raises:
+        RecipeError: the rows of a step cannot be split over the processes.
+    """
     cuda = torch.cuda.is_available()
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    ranks = world_size()
     return {
         "output_dir": str(folder),
         "run_name": run_name,
@@ -137,7 +141,7 @@ def common_arguments(
         "max_steps": recipe.max_steps or -1,
         "per_device_train_batch_size": recipe.batch_size,
         "per_device_eval_batch_size": recipe.batch_size,
-        "gradient_accumulation_steps": recipe.accumulation,
+        "gradient_accumulation_steps": accumulation(recipe, ranks),
         "learning_rate": recipe.learning_rate,
         "lr_scheduler_type": recipe.schedule,
         "warmup_steps": recipe.warmup if recipe.warmup < 1 else int(recipe.warmup),

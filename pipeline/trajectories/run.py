@@ -24,7 +24,8 @@ ALWAYS = ("name", "seed", "environment")
 FREE = re.compile(
     r"generate\.(until|samples|per_task|max_cost|max_tokens|concurrency)|evaluate\.concurrency"
     r"|models\..*\.(price_per_million(\.\d+)?|timeout|max_retries|stream|api_key_env|size)"
-    r"|environment\.options\.(simulators|timeout)|train\.(log_every|accelerate|tracker|project)"
+    r"|environment\.options\.(simulators|timeout)"
+    r"|train\.(log_every|accelerate|processes|batch_size|tracker|project)"
 )
 """Keys that may change in the middle of a run: how many episodes there are, what asking costs, and how
 the machine is used, but not what any episode or student is."""

@@ -13,6 +13,7 @@ from pipeline.environments.scienceworld.environment import ScienceWorldEnvironme
 from pipeline.environments.scienceworld.names import GOLD_STEPS
 from pipeline.methods.registry import method_names
 from pipeline.recipe.load import load_recipe
+from pipeline.training.layout import accumulation
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted(
@@ -25,7 +26,6 @@ SUITE = [
 ]  # fmt: skip
 PROMPTED = ["standard", "cot", "cot_sc", "act", "react", "react_then_cot_sc", "cot_sc_then_react"]
 STEPS = {"hotpotqa": 7, "fever": 5}
-DEVICES = 8
 
 
 def called(path):
@@ -98,7 +98,11 @@ def test_a_student_is_trained_as_in_the_paper(world, name):
     assert style == name.split("_")[1]
     assert student.train.run == teacher.name
     assert style in teacher.export.styles
-    assert student.train.batch_size * student.train.accumulation * DEVICES == 64
+    assert student.train.rows_a_step == 64
+    assert [accumulation(student.train, devices) for devices in (1, 2, 4, 8, 16)] == [16, 8, 4, 2, 1]
+    # An adapter fits on every GPU, the whole model with its optimiser on none.
+    wanted = "ddp" if student.train.lora else "zero3"
+    assert f" train.accelerate={wanted}" in header(ROOT / "recipes" / world / f"{name}.yaml")[1]
     assert not student.train.packing
     assert student.train.max_steps == (4000 if style in ("react", "act") else 2000)
     assert (student.train.lora is not None) == name.endswith("_lora")
@@ -193,7 +197,9 @@ def test_swift_is_trained_as_published(name):
     train = loaded.train
     assert loaded.models[train.model].address.split("/")[1] == name.replace("_", "-")
     assert (train.learning_rate, train.adam_epsilon, train.epochs, train.seed) == (1e-4, 1e-6, 8, 42)
-    assert (train.batch_size, train.accumulation) == (8, 4)
+    assert (train.rows_a_step, train.batch_size) == (32, 8)
+    assert [accumulation(train, devices) for devices in (1, 2, 4)] == [4, 2, 1]
+    assert accumulation(recipe(f"scienceworld/{name}", "train.batch_size=4").train, 8) == 1
     assert (train.max_length, train.target_length) == (1024, 16)
     assert (train.save_every, train.stop_on, train.patience) == (100, "loss", 20)
     gold = recipe("scienceworld/gold")

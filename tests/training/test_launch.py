@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import RecipeError
+from pipeline.recipe.models import TrainRecipe
 from pipeline.training import causal, launch
 from tests.training.making import save_dataset, save_recipe
 
@@ -46,13 +47,15 @@ def test_two_ranks_train_like_one(
 ) -> None:
     # The type MULTI_CPU, or --cpu, would silently run one process: the world size is what counts.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    train = "warmup: 0\nmax_steps: 2\nlearning_rate: 1e-2\npacking: false\nbatch_size: "
-    one = trial(tmp_path / "one", base, train + "8")
+    train = "warmup: 0\nmax_steps: 2\nlearning_rate: 1e-2\npacking: false\n"
+    # The same recipe: eight rows a step, in two passes of one process or one of two.
+    train += "rows_a_step: 8\nbatch_size: 4"
+    one = trial(tmp_path / "one", base, train)
     place = roots(tmp_path / "one")
     options = ["--run-root", str(place["run_root"]), "--checkpoint-root", str(place["checkpoint_root"])]
     assert causal.main([str(one), *options]) == 0
     capfd.readouterr()
-    two = trial(tmp_path / "two", base, train + "4")
+    two = trial(tmp_path / "two", base, train)
     (tmp_path / "two.yaml").write_text(TWO_RANKS)
     done = launch.train(two, accelerate=str(tmp_path / "two.yaml"), **roots(tmp_path / "two"))
     output = capfd.readouterr()
@@ -65,6 +68,8 @@ def test_two_ranks_train_like_one(
         assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
         assert second["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-4)
         assert second["labelled_tokens"] == first["labelled_tokens"]
+    stamps = [root / "checkpoints" / "trial" / "react" / "staract.json" for root in (one.parent, two.parent)]
+    assert len({json.loads(path.read_text())["digest"] for path in stamps}) == 1
 
 
 def test_one_process_uses_every_core_and_its_status_comes_through_the_launcher(
@@ -86,6 +91,34 @@ def test_the_command_spells_out_every_default() -> None:
     assert command[:3] == [sys.executable, "-m", "accelerate.commands.launch"]
     for option in ("num_processes", "num_machines", "mixed_precision", "dynamo_backend"):
         assert f"--{option}" in command
+
+
+def test_what_cannot_be_split_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    section = TrainRecipe(rows_a_step=6, batch_size=4)
+    with pytest.raises(RecipeError, match=r"6 rows .* on 1 device; set train\.batch_size=3$"):
+        launch.launcher(None, Path("recipe.yaml"), section)
+    two = tmp_path / "two.yaml"
+    two.write_text(TWO_RANKS)
+    with pytest.raises(RecipeError, match=r"6 rows .* on 2 devices; set train\.batch_size=3$"):
+        launch.launcher(str(two), Path("recipe.yaml"), section)
+    command = launch.launcher(str(two), Path("recipe.yaml"), TrainRecipe(rows_a_step=6, batch_size=3))
+    assert command[4:] == ["--config_file", str(two), "--num_processes", "2"]
+
+
+def test_several_processes_need_a_config() -> None:
+    with pytest.raises(RecipeError, match=r"2 processes need train\.accelerate"):
+        launch.launcher(None, Path("recipe.yaml"), TrainRecipe(processes=2))
+
+
+def test_the_programs_themselves_refuse_what_cannot_be_split(
+    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = trial(tmp_path, base, "rows_a_step: 6\nbatch_size: 4")
+    place = roots(tmp_path)
+    options = ["--run-root", str(place["run_root"]), "--checkpoint-root", str(place["checkpoint_root"])]
+    assert causal.main([str(recipe), *options]) == 2
+    assert "train.rows_a_step: 6 rows" in capsys.readouterr().err
+    assert not place["checkpoint_root"].exists()
 
 
 def test_a_config_is_a_path_or_a_name_beside_the_recipes(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Inspection of an encoder-decoder's rows: every one goes through training's own encoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import FormatError, TrainingError
+from pipeline.recipe.models import TrainRecipe
+from pipeline.rendering.seq2seq_ids import ids_of
+from pipeline.rendering.swift_fit import read_prompt
+from pipeline.rendering.tokens import IGNORE
+from pipeline.training import pairs
+from pipeline.training.inspect_findings import (
+    Choice,
+    Fault,
+    Findings,
+    Kind,
+    Shown,
+    Stretch,
+    bits,
+    control_names,
+)
+from pipeline.training.pairs import Example, Pair, PairReport, read_examples
+
+
+def inspect_pairs(path: Path, tokenizer: Any, train: TrainRecipe, choice: Choice) -> Findings:
+    """Inspect a file of rows in the format ``swift``.
+
+    Raises:
+        TrainingError: the file cannot be read, or a row is not of the format.
+    """
+    found = Findings(PairReport())
+    for example in read_examples(path):
+        pair, report, faults = _examine(example, tokenizer, train)
+        if pair is not None:
+            foreign, whole = _foreign(example, pair, tokenizer)
+            found.control_ids += len(foreign)
+            faults += [Fault("control", example.name, ", ".join(dict.fromkeys(foreign)))] if foreign else []
+            faults += [] if whole else [Fault("form", example.name)]
+        found.add(report, faults)
+        if choice.wants(example.name, len(found.shown)):
+            parts = _stretches(example, pair, tokenizer)
+            found.shown.append(Shown(example.name, bits(parts, tokenizer), "" if pair else faults[0].kind))
+    found.units = found.report.rows_kept
+    return found
+
+
+def _examine(
+    example: Example, tokenizer: Any, train: TrainRecipe
+) -> tuple[Pair | None, PairReport, list[Fault]]:
+    """What training makes of an example, and what is wrong with it."""
+    report = PairReport(rows_read=1)
+    try:
+        pair = pairs._pair(example, tokenizer, train.max_length, train.target_length, report)  # pyright: ignore[reportPrivateUsage]
+    except (FormatError, TrainingError) as error:
+        kind: Kind = "stop" if _ends(ids_of(tokenizer, example.target), tokenizer) != 1 else "refused"
+        return None, report, [Fault(kind, example.name, str(error))]
+    if pair is None:
+        kind = "unlabelled" if report.rows_unlabelled else "too_long"
+        return None, report, [Fault("target_too_long" if report.targets_too_long else kind, example.name)]
+    pairs._count(pair, report)  # pyright: ignore[reportPrivateUsage]
+    stopped = _ends(pair.target, tokenizer) == 1 and pair.target[-1] == tokenizer.eos_token_id
+    return pair, report, [] if stopped else [Fault("stop", example.name)]
+
+
+def _ends(ids: Any, tokenizer: Any) -> int:
+    return list(ids).count(tokenizer.eos_token_id)
+
+
+def _foreign(example: Example, pair: Pair, tokenizer: Any) -> tuple[list[str], bool]:
+    """The control tokens in what an input tells and in its target, and whether the input is of the form.
+
+    What an input tells are its fields; the tokens between them are the form's own.
+    """
+    found = control_names(tokenizer, pair.target[:-1])
+    try:
+        prompt = read_prompt(example.input)
+    except FormatError:
+        return found, False
+    fields = (prompt.task, *prompt.entries, prompt.look, prompt.inventory, prompt.rooms)
+    for text in fields:
+        found += control_names(tokenizer, tokenizer.encode(text, add_special_tokens=False))
+    # A sentinel that a text smuggled in between two entries makes the numbers of the others wrong.
+    return found, prompt.text == example.input
+
+
+def _stretches(example: Example, pair: Pair | None, tokenizer: Any) -> list[Stretch]:
+    """Source, then target; of a row that training drops, both whole."""
+    source = list(pair.source) if pair else ids_of(tokenizer, example.input)
+    target = list(pair.target) if pair else ids_of(tokenizer, example.target)
+    return [
+        Stretch(source, [IGNORE] * len(source), plain=False),
+        Stretch(target[:-1], target[:-1], plain=True),
+        Stretch(target[-1:], target[-1:], plain=False),
+    ]

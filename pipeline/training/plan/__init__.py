@@ -1,0 +1,1 @@
+"""What a recipe's training will take, before anything is loaded: memory, time, cost."""
