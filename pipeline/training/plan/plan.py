@@ -122,7 +122,8 @@ def make_plan(base: Base, train: TrainRecipe, data: Data, machine: Machine) -> P
         ModelError: the model cannot be built or traced.
         RecipeError: the rows of a step do not fall into whole passes on so many GPUs.
     """
-    counts = count(base, train.lora)
+    lora: Any = train.lora  # frozen, so it has a hash
+    counts = count(base, lora)
     checkpointing = checkpoints(counts)
     work = work_of(train, machine.sharding, labelled=data.labelled, checkpointing=checkpointing)
     needed = memory(base, counts, train, work, machine.sharding, machine.gpus)

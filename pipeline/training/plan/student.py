@@ -131,7 +131,7 @@ def count(base: Base, lora: LoraRecipe | None) -> Counts:
         model = build(base, lora=lora)
         sizes = {name: weight.numel() for name, weight in model.named_parameters()}
         trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-        plain = inner(model)
+        plain: Any = inner(model)
         embedding: Any = plain.get_input_embeddings().weight
         head: Any = plain.get_output_embeddings().weight
         outside = embedding.numel() + (0 if head is embedding else head.numel())
