@@ -34,6 +34,9 @@ PATHS = (
 )
 """The first test variation of a task of each sort; the long and the slow are left out."""
 
+WARM = 3
+"""Rounds before several simulators are measured."""
+
 Gold = tuple[str, int, list[str]]
 
 
@@ -84,8 +87,10 @@ def together(number: int, paths: list[Gold], rounds: int) -> float:
     simulators = [Simulator() for _ in range(number)]
     try:
         with ThreadPoolExecutor(number) as threads:
-            # Each thread keeps to one simulator: none may be shared.
-            list(threads.map(play_ours, simulators, [paths] * number))
+            # Each thread keeps to one simulator: none may be shared. A Java process that is young also
+            # compiles, on another processor.
+            for _ in range(WARM):
+                list(threads.map(play_ours, simulators, [paths] * number))
             start = time.perf_counter()
             played = list(
                 threads.map(lambda each: [play_ours(each, paths) for _ in range(rounds)], simulators)
