@@ -96,7 +96,7 @@ def find_model(recipe: Recipe, key: str, method: MethodRecipe, checkpoints: Path
         return Found(chosen, read_stamp(Path(chosen.address)))
     if recipe.train is None:
         raise RecipeError(f"Recipe {recipe.name!r} evaluates a student but has no train section.")
-    style = _style(method)
+    style = style_of(method)
     folder = checkpoints / recipe.name / (style if key == STUDENT else f"{style}.start")
     trained = read_stamp(folder)
     if not trained:
@@ -132,10 +132,11 @@ def check_prompt(found: Found, method: Method, environment: Environment, asked: 
 def _served(method: Method, environment: Environment, asked: MethodRecipe) -> dict[str, Any]:
     return {
         "renderer": asked.renderer,
-        "style": _style(asked),
+        "style": style_of(asked),
         "spec_digest": spec_digest(method.spec(environment)),
     }
 
 
-def _style(recipe: MethodRecipe) -> str:
+def style_of(recipe: MethodRecipe) -> str:
+    """The style of the rows that train a model for a method."""
     return _STYLES.get(recipe.name, recipe.name)

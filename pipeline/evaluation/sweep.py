@@ -12,22 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError, StoreError, TrainingError
-from pipeline.evaluation.entrants import (
-    STUDENT,
-    Entrant,
-    Found,
-    _style,  # pyright: ignore[reportPrivateUsage] - one table says which style serves which method
-)
+from pipeline.evaluation.entrants import STUDENT, Entrant, Found, style_of
 from pipeline.evaluation.metrics import SCORE, Metric, is_errored
 from pipeline.evaluation.rows import Aligned, Group, Settings, align, build_rows
 from pipeline.models.addresses import STAMP, read_stamp, resolve
 from pipeline.recipe.models import EntryRecipe, MethodRecipe, Recipe
-from pipeline.training.checkpoint import IDENTITY, sha256, weight_files
+from pipeline.training.checkpoint import IDENTITY, WHOLE, sha256, weight_files
 from pipeline.trajectories.files import read_json
 from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record, Trajectory, digest
 
-_WHOLE = "whole"
 _START = ".start"
 
 
@@ -96,7 +90,7 @@ def find_checkpoints(folder: Path) -> tuple[list[Checkpoint], list[Path]]:
         ModelError: a stamp is unreadable.
     """
     steps = [path for path in folder.rglob("checkpoint-*") if path.name.rpartition("-")[2].isdecimal()]
-    torn = sorted(path for path in steps if not (path / _WHOLE).is_file())
+    torn = sorted(path for path in steps if not (path / WHOLE).is_file())
     found = [_intermediate(folder, path) for path in steps if path not in torn]
     found += [
         _student(folder, path.parent) for path in folder.rglob(STAMP) if _is_student(folder, path.parent)
@@ -158,7 +152,7 @@ def players(recipe: Recipe, folder: Path, checkpoints: Sequence[Checkpoint]) -> 
         raise RecipeError(f"recipe {recipe.name!r}: no entry of evaluate has the model {STUDENT!r}")
     found: list[Player] = []
     for method in methods:
-        own = [one for one in checkpoints if one.trained.get("style") == _style(method)]
+        own = [one for one in checkpoints if one.trained.get("style") == style_of(method)]
         if own:
             found += _base(recipe, method, folder) + [_trained(recipe, method, one) for one in own]
     if not found:
@@ -173,13 +167,13 @@ def _trained(recipe: Recipe, method: MethodRecipe, one: Checkpoint) -> Player:
     assert recipe.train is not None  # noqa: S101 - players has looked
     base = recipe.models[recipe.train.model]
     model = Found(base.model_copy(update={"address": str(one.folder)}), one.trained, recipe.train.model)
-    return Player(Entrant(EntryRecipe(model=one.name, method=method), model), _style(method), one)
+    return Player(Entrant(EntryRecipe(model=one.name, method=method), model), style_of(method), one)
 
 
 def _base(recipe: Recipe, method: MethodRecipe, folder: Path) -> list[Player]:
     """The base as the student is asked; none where a model was trained from nothing and its start is gone."""
     assert recipe.train is not None  # noqa: S101 - players has looked
-    key, style = recipe.train.model, _style(method)
+    key, style = recipe.train.model, style_of(method)
     model = recipe.models[key]
     if resolve(model.address).kind == "new":
         start = next(iter(sorted(folder.rglob(f"{style}{_START}"))), None)

@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 from pipeline.models.transformers_load import load_causal, pick_dtype
 from pipeline.recipe.models import LoraRecipe, TrainRecipe
 from pipeline.rendering.tokens import stop_token
+from pipeline.training.checkpoint import serve_stop
 from pipeline.training.data import DataReport, load_rows
 from pipeline.training.documents import separate_documents
 from pipeline.training.launch import CAUSAL
@@ -43,7 +44,7 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[StudentTrainer
     with unsharded():
         model, tokenizer = load_causal(job.address, weights, "cpu")
     if job.export.renderer != "text":
-        _serve_stop(model, stop_token(tokenizer))
+        serve_stop(model, stop_token(tokenizer))
     blocks, report = _blocks(job, tokenizer, "train.jsonl")
     for line in report.lines():
         say(f"{job.style}: {line}")
@@ -96,14 +97,6 @@ def with_adapter(model: Any, lora: LoraRecipe) -> Any:
         task_type="CAUSAL_LM",
     )
     return get_peft_model(model, settings)
-
-
-def _serve_stop(model: Any, stop: int) -> None:
-    """Make generation end at the token that the template ends a turn with, whoever serves the student."""
-    known = model.generation_config.eos_token_id
-    ends = known if isinstance(known, list) else [] if known is None else [known]
-    if stop not in ends:
-        model.generation_config.eos_token_id = [stop, *ends]
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ from pipeline.trajectories.files import read_json, write_json
 from pipeline.trajectories.schema import digest
 
 IDENTITY = "identity.json"
+WHOLE = "whole"
+"""The file that an intermediate checkpoint gets last: without it, saving was cut."""
 _SERVED = ("style", "renderer", "renderer_version", "spec_digest", "history")
 """What serving must agree with."""
-_WHOLE = "whole"
 _FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate", "processes"}
 """Keys of ``train`` that may change without making another student."""
 _SPLIT_KEYS = {"batch_size", "accumulation"}
@@ -85,7 +86,7 @@ def open_steps(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
     Raises:
         TrainingError: the folder belongs to another recipe.
     """
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_WHOLE}")]
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
     if whole:
         require_same(folder, _read(folder / IDENTITY), wanted)
     else:
@@ -101,7 +102,7 @@ class WholeCallback(TrainerCallback):
     ) -> None:
         """Write the mark."""
         if state.is_world_process_zero:
-            (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / _WHOLE).touch()
+            (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / WHOLE).touch()
 
 
 @contextmanager
@@ -183,6 +184,14 @@ def _check_whole(folder: Path) -> None:
             raise TrainingError(f"the weights were saved in parts ({empty[0]!r} is empty); {_GATHER}")
     if not files:
         raise TrainingError(f"the trainer saved no weights; {_GATHER}")
+
+
+def serve_stop(model: Any, stop: int) -> None:
+    """Make generation end at the token that the template ends a turn with, whoever serves the model."""
+    known = model.generation_config.eos_token_id
+    ends = known if isinstance(known, list) else [] if known is None else [known]
+    if stop not in ends:
+        model.generation_config.eos_token_id = [stop, *ends]
 
 
 def versions() -> dict[str, str]:

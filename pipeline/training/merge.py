@@ -23,7 +23,7 @@ from pipeline.models.folders import ADAPTER, base_address
 from pipeline.models.transformers_load import load_causal
 from pipeline.rendering.tokens import stop_token
 from pipeline.training.agreement import Agreement, Ids, compare, row_logits
-from pipeline.training.checkpoint import describe, new_folder, sha256
+from pipeline.training.checkpoint import describe, new_folder, serve_stop, sha256
 from pipeline.training.data import encode_episodes
 from pipeline.training.merge_card import write_merge_card
 from pipeline.training.rows import read_episodes, read_export
@@ -133,7 +133,7 @@ def _rows(checkpoint: Path, dataset: Path | None) -> list[Ids]:
 def _write(model: Any, tokenizer: Any, folder: Path, checkpoint: Path) -> None:
     """Write what transformers and vLLM load: weights, configs, tokeniser with its template."""
     if read_stamp(checkpoint).get("renderer") != "text":
-        add_stop(model, stop_token(tokenizer))
+        serve_stop(model, stop_token(tokenizer))
     try:
         model.save_pretrained(folder, max_shard_size=SHARD)
         tokenizer.save_pretrained(folder)
@@ -155,14 +155,6 @@ def _forget_code(path: Path) -> None:
     content = read_json(path)
     if content.pop("auto_map", None) is not None:
         write_json(path, content)
-
-
-def add_stop(model: Any, stop: int) -> None:
-    """Make generation end at the token that the template ends a turn with, whoever serves the model."""
-    known = model.generation_config.eos_token_id
-    ends = known if isinstance(known, list) else [] if known is None else [known]
-    if stop not in ends:
-        model.generation_config.eos_token_id = [stop, *ends]
 
 
 def _stamp(folder: Path, checkpoint: Path, tokenizer: Any, weights: torch.dtype) -> dict[str, Any]:
