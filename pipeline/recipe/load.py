@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import RecipeError
 from pipeline.recipe.models import LOGIN_ERROR, Recipe
 
-SHORT_FORMS: Final = {"accelerate": "train.accelerate"}
+SHORT_FORMS: Final = {"accelerate": "train.accelerate", "checkpoints": "evaluate.checkpoints"}
 """Overrides that may be written without their section."""
 
 

@@ -214,6 +214,19 @@ class SelectRecipe(Section):
     seed: int = 0
 
 
+class PairsRecipe(Section):
+    """Pairs of a success and a failure of the same task, from their first different step on.
+
+    Source: exploration-based trajectory optimisation (Song et al. 2024).
+    """
+
+    per_task: int = Field(default=1, ge=1)
+    """Pairs a task at most."""
+    target: int = Field(default=3000, ge=1)
+    """Pairs at most."""
+    seed: int = 0
+
+
 class ExportRecipe(Section):
     """The dataset to write."""
 
@@ -227,6 +240,8 @@ class ExportRecipe(Section):
     skip_first: bool = True
     """For ``swift``: an episode's first action is no target and not shown, as in the public data. A model
     that is to begin episodes by itself needs ``false``."""
+    pairs: PairsRecipe | None = None
+    """Write pairs to prefer one of, instead of rows to imitate (``messages``, ``text`` and ``tools``)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -241,6 +256,12 @@ class ExportRecipe(Section):
             raise ValueError("the format swift holds actions alone: leave styles out, or write [act]")
         return self
 
+    @model_validator(mode="after")
+    def _pairs_are_written(self) -> ExportRecipe:
+        if self.pairs is not None and self.format in ("swift", "sharegpt"):
+            raise ValueError(f"pairs are not written as {self.format}: take messages, text or tools")
+        return self
+
 
 class LoraRecipe(Section):
     """A low-rank adapter on every linear layer."""
@@ -248,6 +269,18 @@ class LoraRecipe(Section):
     rank: int = Field(default=16, ge=1)
     alpha: float = Field(default=32.0, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    quantize: Literal["nf4"] | None = None
+    """Hold the base's weights in four bits (QLoRA); needs bitsandbytes."""
+
+
+class DpoRecipe(Section):
+    """Direct preference optimisation (Rafailov et al. 2023) on pairs that ``export.pairs`` wrote."""
+
+    beta: float = Field(default=0.1, gt=0)
+    """How dear it is to leave the model that training starts from."""
+    loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
+    imitate: float = Field(default=0.0, ge=0)
+    """Weight of a plain imitation loss on the better half."""
 
 
 class ValidateRecipe(Section):
@@ -274,6 +307,8 @@ class TrainRecipe(Section):
     """Which of the dataset's styles to train, one student each; by default all that were exported."""
     lora: LoraRecipe | None = None
     """None fine-tunes every weight."""
+    dpo: DpoRecipe | None = None
+    """Prefer instead of imitate: ``model`` is then a student, whom the pairs correct."""
     epochs: float = Field(default=1.0, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-4, gt=0)
@@ -298,6 +333,10 @@ class TrainRecipe(Section):
     log_every: int = Field(default=1, ge=1)
     save_every: int | None = Field(default=None, ge=1)
     """Steps between checkpoints, and between looks at the development set where there is a ``stop_on``."""
+    keep_checkpoints: bool = False
+    """Keep every checkpoint's model, under ``<style>.checkpoints``, to be compared in the end."""
+    activation_checkpointing: bool | None = None
+    """Compute activations twice to hold fewer; by default on a GPU, from two billion weights on."""
     target_length: int = Field(default=16, ge=2)
     """Tokens of a target, for encoder-decoders (``max_length`` is the source's)."""
     adam_epsilon: float = Field(default=1e-8, gt=0)
@@ -331,6 +370,8 @@ class TrainRecipe(Section):
     def _something_to_stop_on(self) -> TrainRecipe:
         if self.stop_on and not self.save_every:
             raise ValueError("stop_on compares checkpoints: set save_every as well")
+        if self.keep_checkpoints and not self.save_every:
+            raise ValueError("keep_checkpoints keeps what is saved: set save_every as well")
         if self.stop_on == "score" and self.validate_on is None:
             raise ValueError("stop_on: score needs validate_on, the episodes to be played")
         return self
@@ -350,10 +391,61 @@ class EvaluateRecipe(Section):
 
     panel: PanelRecipe = PanelRecipe(split="test")
     entries: list[EntryRecipe] = Field(min_length=1)
+    checkpoints: str | None = None
+    """A folder of checkpoints: play them all, and plot success against training steps."""
     concurrency: int = Field(default=64, ge=1)
     resamples: int = Field(default=9999, ge=99)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     seed: int = 0
+
+
+class RationalizeRecipe(Section):
+    """How failed tasks are tried again with the answer as a hint, which is never trained on.
+
+    Source: rationalisation in STaR (Zelikman et al. 2022), section 3.2.
+    """
+
+    model: str = "student"
+    """A key of ``models``, or ``student``: the round's generator."""
+    method: MethodRecipe
+    samples: int = Field(default=1, ge=1)
+    """Tries a task; the first is greedy where the method's temperature is 0."""
+
+
+class RoundsRecipe(Section):
+    """STaR (Zelikman et al. 2022): the student generates the next round's data, and the base is trained anew.
+
+    Round 0 is what the other sections say. Each later round draws new tasks of the training split, and what
+    was kept joins the rows of the rounds before.
+    """
+
+    most: int = Field(default=3, ge=1)
+    """Rounds after round 0 at most."""
+    tasks: int = Field(ge=1)
+    """New training tasks a round."""
+    method: MethodRecipe
+    """How the student plays them."""
+    samples: int = Field(default=1, ge=1)
+    """Episodes a task."""
+    rationalize: RationalizeRecipe | None = None
+    dev: PanelRecipe = PanelRecipe(split="dev")
+    """What decides whether a round has helped; never the evaluation's panel."""
+    gain: float = 0.0
+    """A round whose mean dev reward is not more than so much above the best before is the last."""
+
+
+class ExecutorRecipe(Section):
+    """Where episodes are played: in this process, or by workers of a Ray cluster."""
+
+    name: Literal["local", "ray"] = "local"
+    workers: int = Field(default=2, ge=1)
+    """Ray workers, each with environments of its own (and, where a model is local, a model of its own)."""
+    address: str | None = None
+    """A Ray cluster to join (``auto``, ``ray://…``); by default one is started on this machine alone."""
+    cpus: float = Field(default=1.0, gt=0)
+    """Processors that a worker reserves."""
+    gpus: float = Field(default=0.0, ge=0)
+    """GPUs that a worker reserves."""
 
 
 class Recipe(Section):
@@ -371,13 +463,24 @@ class Recipe(Section):
     export: ExportRecipe | None = None
     train: TrainRecipe | None = None
     evaluate: EvaluateRecipe | None = None
+    rounds: RoundsRecipe | None = None
+    executor: ExecutorRecipe = ExecutorRecipe()
+
+    @field_validator("executor", mode="before")
+    @classmethod
+    def _executor_by_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _models_exist(self) -> Recipe:
+        hinted = self.rounds.rationalize if self.rounds else None
         used = {
             "generate.model": self.generate and self.generate.model,
             "generate.method.swift.model": self.generate and self.generate.method.swift.model,
             "train.model": self.train and self.train.model,
+            "rounds.rationalize.model": self.rounds
+            and self.rounds.rationalize
+            and self.rounds.rationalize.model,
         }
         if self.evaluate:
             for index, entry in enumerate(self.evaluate.entries):

@@ -26,7 +26,10 @@ WHOLE = "whole"
 """The file that an intermediate checkpoint gets last: without it, saving was cut."""
 _SERVED = ("style", "renderer", "renderer_version", "spec_digest", "history")
 """What serving must agree with."""
-_FREE_KEYS = {"model", "tracker", "project", "log_every", "save_every", "accelerate", "processes"}
+_FREE_KEYS = {
+    *("model", "tracker", "project", "log_every", "save_every", "accelerate", "processes"),
+    *("keep_checkpoints", "activation_checkpointing"),
+}
 """Keys of ``train`` that may change without making another student."""
 _SPLIT_KEYS = {"batch_size", "accumulation"}
 """Where ``rows_a_step`` says how many rows a step holds, these only say how it is split."""

@@ -22,10 +22,11 @@ from pipeline.trajectories.schema import digest
 ALWAYS = ("name", "seed", "environment")
 """Parts that every stage rests on."""
 FREE = re.compile(
-    r"generate\.(until|samples|per_task|max_cost|max_tokens|concurrency)|evaluate\.concurrency"
+    r"generate\.(until|samples|per_task|max_cost|max_tokens|concurrency)|evaluate\.(concurrency|checkpoints)"
     r"|models\..*\.(price_per_million(\.\d+)?|timeout|max_retries|stream|api_key_env|size)"
     r"|environment\.options\.(simulators|timeout)"
-    r"|train\.(log_every|accelerate|processes|batch_size|tracker|project)"
+    r"|train\.(log_every|accelerate|processes|batch_size|tracker|project|activation_checkpointing)"
+    r"|rounds\.(most|gain)|executor\..*"
 )
 """Keys that may change in the middle of a run: how many episodes there are, what asking costs, and how
 the machine is used, but not what any episode or student is."""
