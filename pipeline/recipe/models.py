@@ -478,9 +478,7 @@ class Recipe(Section):
             "generate.model": self.generate and self.generate.model,
             "generate.method.swift.model": self.generate and self.generate.method.swift.model,
             "train.model": self.train and self.train.model,
-            "rounds.rationalize.model": self.rounds
-            and self.rounds.rationalize
-            and self.rounds.rationalize.model,
+            "rounds.rationalize.model": hinted and hinted.model,
         }
         if self.evaluate:
             for index, entry in enumerate(self.evaluate.entries):
