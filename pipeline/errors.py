@@ -39,3 +39,7 @@ class StoreError(StaractError):
 
 class TrainingError(StaractError):
     """Training data, a training set-up or a checkpoint is unusable."""
+
+
+class WorkerError(StaractError):
+    """Workers of a cluster cannot be started, or are lost again and again."""

@@ -19,9 +19,9 @@ from pipeline.export.write import export_dataset
 from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.prompts import exemplar_tasks, spec_for
 from pipeline.methods.registry import load_hybrid
-from pipeline.models.registry import load_model
 from pipeline.recipe.models import ExportRecipe, GenerateRecipe, ModelRecipe, Recipe, SelectRecipe
 from pipeline.rendering.base import PromptSpec
+from pipeline.rollout.crew import gathered, model_for
 from pipeline.rollout.engine import REPEATED, Summary, run_episodes
 from pipeline.rollout.goal import Goal, check_prices
 from pipeline.rollout.hybrid import Host, joined, play_parts
@@ -53,15 +53,16 @@ async def _play(job: Job, recipe: GenerateRecipe, environment: Environment, pane
     hybrid = load_hybrid(recipe.method)
     fast = find_swift(job.recipe, recipe.method, job.checkpoints)
     extra = {"swift_checkpoint": digest(fast.trained)} if fast and fast.trained else {}
-    model = load_model(_model(job, recipe))
-    try:
-        async with loaded(fast) as swift:
-            host = Host(environment, model, job.recipe.seed, extra, swift)
-            if hybrid:
-                return await _play_hybrid(job, recipe, hybrid, host, panel)
-            return await _play_method(job, recipe, host, panel)
-    finally:
-        await model.close()
+    async with gathered(job.recipe) as crew:
+        model = model_for(crew, _model(job, recipe))
+        try:
+            async with loaded(fast, crew) as swift:
+                host = Host(environment, model, job.recipe.seed, extra, swift, crew)
+                if hybrid:
+                    return await _play_hybrid(job, recipe, hybrid, host, panel)
+                return await _play_method(job, recipe, host, panel)
+        finally:
+            await model.close()
 
 
 async def _play_method(job: Job, recipe: GenerateRecipe, host: Host, panel: Panel) -> Summary:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from pathlib import Path
 from typing import Final
 
 from pipeline.cli.panels import check_unseen
+from pipeline.cli.playing import play, store_of
 from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
-from pipeline.environments.wiki.duplicates import duplicates
 from pipeline.errors import TrainingError
 from pipeline.evaluation.curves import vote_curves
 from pipeline.evaluation.entrants import entrants
 from pipeline.evaluation.metrics import SCORE, Metric
-from pipeline.evaluation.play import play_panel
 from pipeline.evaluation.report import build_report, terminal_table, write_report
 from pipeline.evaluation.rows import Group, Settings
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rollout.panels import recipe_panel
-from pipeline.rollout.progress import RunProgress
-from pipeline.trajectories.panels import Panel, save_panel
-from pipeline.trajectories.store import TrajectoryStore
+from pipeline.trajectories.panels import Panel
 
 INTERRUPTED: Final = 130
 """The exit status of a program that was interrupted."""
@@ -51,35 +48,23 @@ def train(job: Job) -> None:
 
 
 def evaluate(job: Job) -> None:
-    """Play the held-out panel with every entry, then write the report."""
+    """Play the held-out panel with every entry, or with every checkpoint of a folder; then report."""
+    checkpoints = job.evaluation().checkpoints
+    if checkpoints is not None:
+        # Imported when needed: it reads checkpoints with torch.
+        from pipeline.cli.sweep import sweep
+
+        sweep(job, Path(checkpoints).expanduser())
+        return
     environment = job.environment()
-    _write(job, environment, *_play(job, environment))
+    players = entrants(job.recipe, job.checkpoints)
+    _write(job, environment, *play(job, environment, players))
 
 
 def report(job: Job) -> None:
     """Write the report again; episodes that are missing are played."""
-    job.needs(job.run.evaluation / "trajectories.jsonl", "evaluate")
+    job.needs(store_of(job), "evaluate")
     evaluate(job)
-
-
-def _play(job: Job, environment: Environment) -> tuple[Panel, list[Group]]:
-    panel = recipe_panel(environment, job.evaluation().panel)
-    players = entrants(job.recipe, job.checkpoints)
-    save_panel(job.run.evaluation / "panel.json", panel)
-    job.log.say(f"evaluate: {len(players)} entries × {len(panel)} held-out tasks")
-    if repeated := duplicates(panel.tasks).sentence():
-        job.log.say(f"evaluate: {repeated}")
-    with TrajectoryStore(job.run.evaluation / "trajectories.jsonl") as store:
-        playing = play_panel(
-            environment,
-            panel,
-            players,
-            store,
-            concurrency=job.evaluation().concurrency,
-            run_seed=job.recipe.seed,
-            progress=RunProgress,
-        )
-        return panel, asyncio.run(playing)
 
 
 def _write(job: Job, environment: Environment, panel: Panel, groups: list[Group]) -> None:

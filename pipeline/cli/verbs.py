@@ -8,16 +8,20 @@ from typing import Annotated, Final
 
 import typer
 
-STAGES: Final = ("generate", "select", "export", "train", "evaluate")
+STAGES: Final = ("generate", "select", "export", "train", "evaluate", "rounds")
 """In the order in which they are performed."""
 
 VERBS: Final = {
-    "run": (STAGES, "Perform every stage of a recipe: generate, select, export, train, evaluate."),
+    "run": (STAGES, "Perform every stage of a recipe: generate, select, export, train, evaluate, rounds."),
     "generate": (["generate"], "Collect trajectories: one episode a task and sample, kept good or bad."),
     "select": (["select"], "Keep the correct, well-formed, distinct trajectories; write a ledger."),
     "export": (["export"], "Write the selected trajectories as a dataset for datasets.load_dataset."),
     "train": (["train"], "Fine-tune one student a style: a thin wrapper of accelerate launch."),
-    "evaluate": (["evaluate"], "Play the held-out panel with every entry of the recipe, then report."),
+    "evaluate": (
+        ["evaluate"],
+        "Play the held-out panel with every entry, or with checkpoints=FOLDER, then report.",
+    ),
+    "rounds": (["rounds"], "STaR: the student generates, failures get a hint, the base is trained anew."),
     "report": (["report"], "Write table, tests and chart again from the episodes that are there."),
 }
 """Each verb's stages, and what ``--help`` says of it."""

@@ -13,8 +13,8 @@ from pipeline.evaluation.rows import Group
 from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.registry import load_hybrid, load_method
 from pipeline.models.base import Model
-from pipeline.models.registry import load_model
 from pipeline.recipe.models import MethodRecipe
+from pipeline.rollout.crew import Crew, model_for
 from pipeline.rollout.engine import Progress, run_episodes
 from pipeline.rollout.hybrid import Host, joined, play_parts
 from pipeline.trajectories.panels import Panel
@@ -31,18 +31,21 @@ async def play_panel(
     concurrency: int,
     run_seed: int = 0,
     progress: Callable[[str], Progress] | None = None,
+    crew: Crew | None = None,
 ) -> list[Group]:
     """Play what the store still lacks, one model after the other, and group the episodes by entry.
+
+    Where there is a ``crew``, its workers load the models and play.
 
     Raises:
         ModelError: a model cannot be loaded or asked, or is asked otherwise than it was trained.
     """
-    table = _Table(environment, panel, store, concurrency, run_seed, progress)
+    table = _Table(environment, panel, store, concurrency, run_seed, progress, crew)
     groups: dict[int, Group] = {}
     ordered = sorted(range(len(players)), key=lambda index: players[index].model.recipe.address)
     for recipe, indices in groupby(ordered, key=lambda index: players[index].model.recipe):
         # A model is loaded once for all its entries, and before the next one is.
-        model = load_model(recipe)
+        model = model_for(crew, recipe)
         try:
             for index in indices:
                 groups[index] = await table.seat(players[index], model)
@@ -52,13 +55,13 @@ async def play_panel(
 
 
 @asynccontextmanager
-async def loaded(found: Found | None) -> AsyncGenerator[Model | None]:
-    """The model while it is needed; None where there is none.
+async def loaded(found: Found | None, crew: Crew | None = None) -> AsyncGenerator[Model | None]:
+    """The model while it is needed, or its name where a ``crew`` plays; None where there is none.
 
     Raises:
         ModelError: it cannot be loaded.
     """
-    model = load_model(found.recipe) if found else None
+    model = model_for(crew, found.recipe) if found else None
     try:
         yield model
     finally:
@@ -76,6 +79,7 @@ class _Table:
     concurrency: int
     run_seed: int
     progress: Callable[[str], Progress] | None
+    crew: Crew | None
 
     async def seat(self, player: Entrant, model: Model) -> Group:
         """Play one entry's episodes that the store lacks; all of them, grouped."""
@@ -84,8 +88,9 @@ class _Table:
         for part in [hybrid.first, hybrid.second] if hybrid else [recipe]:
             # Of a method with two models the fast one is trained by its rows.
             check_prompt(player.swift or player.model, load_method(part), self.environment, part)
-        async with loaded(player.swift) as swift:
-            host = Host(self.environment, model, self.run_seed, _checkpoints(player), swift)
+        async with loaded(player.swift, self.crew) as swift:
+            extra = _checkpoints(player)
+            host = Host(self.environment, model, self.run_seed, extra, swift, self.crew)
             label = player.entry.model
             found = await (self.join(hybrid, host) if hybrid else self.play(host, recipe, label))
         return Group(

@@ -6,6 +6,7 @@ Episodes are kept under the hash of the weights, so none is played twice, and no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +18,27 @@ from pipeline.evaluation.metrics import SCORE, Metric, is_errored
 from pipeline.evaluation.rows import Aligned, Group, Settings, align, build_rows
 from pipeline.models.addresses import STAMP, read_stamp, resolve
 from pipeline.recipe.models import EntryRecipe, MethodRecipe, Recipe
-from pipeline.training.checkpoint import IDENTITY, WHOLE, sha256, weight_files
+from pipeline.training.checkpoint import IDENTITY, is_whole, sha256, weight_files
 from pipeline.trajectories.files import read_json
 from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record, Trajectory, digest
 
 _START = ".start"
+_STEP = re.compile(r"checkpoint-[0-9]+")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights of one style after so many steps; ``trained`` says how, with the weights' own hash."""
+    """Weights of one style after so many steps.
+
+    ``trained`` says how, with a hash of all that serves them; ``tensors`` is that of the weights alone.
+    """
 
     name: str
     folder: Path
     step: int
     trained: dict[str, Any]
+    tensors: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,38 +86,50 @@ class Sweep(Record):
 
 
 def find_checkpoints(folder: Path) -> tuple[list[Checkpoint], list[Path]]:
-    """Every checkpoint below a folder, by step, and the folders of those that were torn while saving.
+    """Every checkpoint at or below a folder, by step, and the folders of those that were torn while saving.
 
-    Intermediate ones are ``checkpoint-N`` beside an ``identity.json``, as training keeps them;
-    finished students are folders with a ``staract.json`` and a ``train.json``.
+    Intermediate ones are ``checkpoint-N``, with a ``staract.json`` of their own where they were kept, beside
+    an ``identity.json`` while training goes on; finished students are folders with a ``staract.json`` and a
+    ``train.json``. A student and the checkpoint that it was made of are one: the student.
 
     Raises:
         TrainingError: there is none, or one does not say how it was trained.
         ModelError: a stamp is unreadable.
     """
-    steps = [path for path in folder.rglob("checkpoint-*") if path.name.rpartition("-")[2].isdecimal()]
-    torn = sorted(path for path in steps if not (path / WHOLE).is_file())
-    found = [_intermediate(folder, path) for path in steps if path not in torn]
-    found += [
-        _student(folder, path.parent) for path in folder.rglob(STAMP) if _is_student(folder, path.parent)
-    ]
+    if not folder.is_dir():
+        raise TrainingError(f"{str(folder)!r} is no folder: name one with checkpoints, as checkpoints/<run>")
+    below = [path for path in (folder, *folder.rglob("*/")) if not _hidden(folder, path)]
+    steps = [path for path in below if _STEP.fullmatch(path.name)]
+    torn = sorted(path for path in steps if not is_whole(path))
+    found = [_student(folder, path) for path in below if _is_student(path)]
+    found += [_intermediate(folder, path) for path in steps if path not in torn]
     if not found:
         raise TrainingError(
             f"{folder} holds no checkpoint (checkpoint-N or a finished student): name another folder"
         )
-    return sorted(found, key=lambda one: (one.step, one.name)), torn
+    distinct: dict[tuple[Any, ...], Checkpoint] = {}
+    for one in found:
+        distinct.setdefault((one.trained.get("style"), one.step, one.tensors), one)
+    return sorted(distinct.values(), key=lambda one: (one.step, one.name)), torn
+
+
+def _hidden(root: Path, folder: Path) -> bool:
+    """Whether a folder lies in one that is still being written."""
+    return any(part.startswith(".") for part in folder.relative_to(root).parts)
 
 
 def _intermediate(root: Path, folder: Path) -> Checkpoint:
-    path = folder.parent / IDENTITY
-    if not path.is_file():
-        raise TrainingError(f"{folder} does not say how it was trained: {path} is missing; copy it there too")
-    return _checkpoint(root, folder, int(folder.name.rpartition("-")[2]), _json(path))
+    trained, beside = read_stamp(folder), folder.parent / IDENTITY
+    if not trained and not beside.is_file():
+        raise TrainingError(
+            f"{folder} does not say how it was trained: {beside} is missing; copy it there too"
+        )
+    return _checkpoint(root, folder, int(folder.name.rpartition("-")[2]), trained or _json(beside))
 
 
-def _is_student(root: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in folder.relative_to(root).parts)
-    return not hidden and not folder.name.endswith(_START) and (folder / "train.json").is_file()
+def _is_student(folder: Path) -> bool:
+    unfinished = _STEP.fullmatch(folder.name) or folder.name.endswith(_START)
+    return not unfinished and (folder / STAMP).is_file() and (folder / "train.json").is_file()
 
 
 def _student(root: Path, folder: Path) -> Checkpoint:
@@ -123,8 +141,9 @@ def _student(root: Path, folder: Path) -> Checkpoint:
 
 def _checkpoint(root: Path, folder: Path, step: int, trained: dict[str, Any]) -> Checkpoint:
     name = folder.relative_to(root).as_posix() if folder != root else folder.name
-    weights = digest([sha256(path) for path in weight_files(folder)])
-    return Checkpoint(name, folder, step, {**trained, "weights": weights})
+    sums = {path: sha256(path) for path in weight_files(folder)}
+    tensors = digest([text for path, text in sums.items() if path.suffix == ".safetensors"])
+    return Checkpoint(name, folder, step, {**trained, "weights": digest(list(sums.values()))}, tensors)
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -146,7 +165,9 @@ def players(recipe: Recipe, folder: Path, checkpoints: Sequence[Checkpoint]) -> 
         RecipeError: the recipe has no student entries, or none whose style has a checkpoint.
     """
     if recipe.evaluate is None or recipe.train is None:
-        raise RecipeError(f"recipe {recipe.name!r}: a sweep needs a train and an evaluate section")
+        raise RecipeError(
+            f"recipe {recipe.name!r}: comparing checkpoints needs a train and an evaluate section"
+        )
     methods = [entry.method for entry in recipe.evaluate.entries if entry.model == STUDENT]
     if not methods:
         raise RecipeError(f"recipe {recipe.name!r}: no entry of evaluate has the model {STUDENT!r}")
@@ -176,11 +197,18 @@ def _base(recipe: Recipe, method: MethodRecipe, folder: Path) -> list[Player]:
     key, style = recipe.train.model, style_of(method)
     model = recipe.models[key]
     if resolve(model.address).kind == "new":
-        start = next(iter(sorted(folder.rglob(f"{style}{_START}"))), None)
+        start = _start(folder, style)
         if start is None:
             return []
         model = model.model_copy(update={"address": str(start)})
     return [Player(Entrant(EntryRecipe(model=key, method=method), Found(model, {})), style, None)]
+
+
+def _start(folder: Path, style: str) -> Path | None:
+    """Where training kept a style's model as it was; above the folder where that holds checkpoints alone."""
+    name = f"{style}{_START}"
+    above = [parent / name for parent in folder.absolute().parents[:2]]
+    return next((path for path in [*sorted(folder.rglob(name)), *above] if path.is_dir()), None)
 
 
 def build_sweep(recipe: Recipe, panel: Panel, played: Sequence[Player], groups: Sequence[Group]) -> Sweep:

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GgufConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GgufConfig,
+)
+from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from pipeline.errors import ModelError
@@ -133,8 +140,11 @@ def _write_unpacked(source: Path, folder: Path) -> None:
 
 
 def _move_into_place(scratch: Path, target: Path) -> None:
-    # mkdtemp makes the folder private; a cache shared by several users must stay readable.
+    # mkdtemp makes the folder private, and safetensors the weights; a cache that several users share must
+    # stay readable.
     scratch.chmod(0o755)
+    for path in scratch.iterdir():
+        path.chmod(0o644)
     try:
         scratch.rename(target)
     except OSError:
@@ -182,8 +192,22 @@ def _load_adapter(folder: Path, dtype: torch.dtype, library: type[Any]) -> tuple
             f"adapter {str(folder)!r} does not fit {str(base)!r}: {first_line(error)}"
         ) from error
     _check_effect(folder, adapted, names)
+    _take_stops(model, folder)
     own = (folder / "tokenizer_config.json").is_file()
     return adapted.merge_and_unload(), load_tokenizer(folder if own else base)
+
+
+def _take_stops(model: Any, folder: Path) -> None:
+    """Let the model stop where the adapter learned to: its base may end a turn with nothing."""
+    if not (folder / GENERATION_CONFIG_NAME).is_file():
+        return
+    try:
+        stops = GenerationConfig.from_pretrained(str(folder), local_files_only=True).eos_token_id
+    except Exception as error:
+        path = str(folder / GENERATION_CONFIG_NAME)
+        raise ModelError(f"{path!r} cannot be read: {first_line(error)}") from error
+    if stops is not None:
+        model.generation_config.eos_token_id = stops
 
 
 def _adapter_tensors(folder: Path) -> set[str]:

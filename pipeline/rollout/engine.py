@@ -67,13 +67,27 @@ class GoalProgress(Progress, Protocol):
         ...
 
 
+class Players(Protocol):
+    """Whoever plays episodes in place of this process; ``size`` is how many worlds they have together."""
+
+    size: int
+
+    async def play(self, plan: Plan, task: Task, sample: int, identity: str) -> Trajectory:
+        """Play one episode elsewhere, as the plan would be played here.
+
+        Raises:
+            StaractError: as ``run_episodes``, or nobody is left to play it.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a panel is played.
 
     ``extra`` joins the settings that make up a trajectory's identity: whatever the address of the
     model and the recipe of the method do not say (a checkpoint's hash). ``swift`` is the fast model of a
-    method that has two.
+    method that has two. ``players`` play in place of this process.
     """
 
     environment: Environment
@@ -83,6 +97,7 @@ class Plan:
     run_seed: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     swift: Model | None = None
+    players: Players | None = None
 
     @property
     def limits(self) -> Limits:
@@ -105,6 +120,32 @@ class Plan:
             **({"swift_model": self.swift.address} if self.swift else {}),
             **self.extra,
         }
+
+    @property
+    def room(self) -> int | None:
+        """How many episodes can be open at a time, where the environment sets a limit."""
+        own: int | None = getattr(self.environment, "concurrency", None)
+        return own if own is None or self.players is None else own * self.players.size
+
+    async def episode(self, task: Task, sample: int, identity: str, settings: dict[str, Any]) -> Trajectory:
+        """Play one episode, whatever comes of it.
+
+        Raises:
+            QuotaError: the endpoint will not answer again.
+            StaractError: ``players`` cannot play it.
+        """
+        if self.players is not None:
+            return await self.players.play(self, task, sample, identity)
+        seat = Seat(
+            task=task,
+            environment=self.environment,
+            model=self.model,
+            sampling=self.sampling,
+            session=identity,
+            seed=episode_seed(identity, self.run_seed),
+            swift=self.swift,
+        )
+        return await play(seat, self.method, self.limits, settings, sample)
 
     def identity(self, task: Task, sample: int, settings: Mapping[str, Any] | None = None) -> str:
         """The id of an episode's trajectory."""
@@ -177,6 +218,7 @@ async def run_episodes(
         QuotaError: the endpoint will not answer again (and the target is not reached).
         ModelError: the model failed ``MODEL_ERRORS`` episodes in a row.
         StoreError: the store is locked, damaged or cannot be written.
+        StaractError: the plan's ``players`` cannot play.
     """
     run = _Run(plan, tasks, store, samples, progress, goal or Goal())
     return await run.play(concurrency)
@@ -197,8 +239,6 @@ class _Run:
         self.plan = plan
         self.store = store
         self.progress = progress
-        self.limits = plan.limits
-        self.sampling = plan.sampling
         self.settings = plan.settings()
         self.tally = Tally(goal, len(tasks), samples)
         self.summary = Summary()
@@ -234,7 +274,7 @@ class _Run:
         if self.progress:
             self.progress.begin(self.summary.owed)
         # More episodes than an environment has simulators would only wait for them.
-        room: int | None = getattr(self.plan.environment, "concurrency", None)
+        room = self.plan.room
         count = min(concurrency, self.summary.owed, concurrency if room is None else room)
         workers = [asyncio.create_task(self.work()) for _ in range(count)]
         try:
@@ -296,26 +336,13 @@ class _Run:
 
         What failed may have been replaced by now, as a simulator that died is.
         """
-        first = await self.attempt(task, sample, identity)
+        first = await self.plan.episode(task, sample, identity, self.settings)
         if first.outcome is not Outcome.ENVIRONMENT_ERROR:
             return first
         self.store.append(first)
         self.tally.spend(first.usage)
         self.summary.usage += first.usage
-        return await self.attempt(task, sample, identity)
-
-    async def attempt(self, task: Task, sample: int, identity: str) -> Trajectory:
-        plan = self.plan
-        seat = Seat(
-            task=task,
-            environment=plan.environment,
-            model=plan.model,
-            sampling=self.sampling,
-            session=identity,
-            seed=episode_seed(identity, plan.run_seed),
-            swift=plan.swift,
-        )
-        return await play(seat, plan.method, self.limits, self.settings, sample)
+        return await self.plan.episode(task, sample, identity, self.settings)
 
     def keep(self, trajectory: Trajectory) -> None:
         self.store.append(trajectory)

@@ -14,20 +14,21 @@ from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.registry import load_method
 from pipeline.models.base import Model
 from pipeline.recipe.models import MethodRecipe
-from pipeline.rollout.engine import Plan, Progress, run_episodes
+from pipeline.rollout.engine import Plan, Players, Progress, run_episodes
 from pipeline.trajectories.schema import Task, Trajectory, trajectory_id
 from pipeline.trajectories.store import TrajectoryStore
 
 
 @dataclass(frozen=True)
 class Host:
-    """Where and by whom methods are played; ``extra`` and ``swift`` as in ``Plan``."""
+    """Where and by whom methods are played; ``extra``, ``swift`` and ``players`` as in ``Plan``."""
 
     environment: Environment
     model: Model
     run_seed: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     swift: Model | None = None
+    players: Players | None = None
 
     def plan(self, recipe: MethodRecipe) -> Plan:
         """The plan of a method that is no hybrid.
@@ -36,7 +37,9 @@ class Host:
             RecipeError: there is no such method.
         """
         method = load_method(recipe)
-        return Plan(self.environment, method, recipe, self.model, self.run_seed, self.extra, self.swift)
+        return Plan(
+            self.environment, method, recipe, self.model, self.run_seed, self.extra, self.swift, self.players
+        )
 
 
 async def play_parts(

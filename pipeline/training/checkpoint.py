@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping
@@ -12,10 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import wait_for_everyone
 from safetensors import SafetensorError, safe_open
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    GenerationConfig,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.utils import GENERATION_CONFIG_NAME
 
-from pipeline.errors import StoreError, TrainingError
+from pipeline.errors import StaractError, StoreError, TrainingError
 from pipeline.models.addresses import STAMP, load_tokenizer, template_hash, tokenizer_hash
 from pipeline.recipe.models import TrainRecipe
 from pipeline.trajectories.files import read_json, write_json
@@ -23,7 +33,8 @@ from pipeline.trajectories.schema import digest
 
 IDENTITY = "identity.json"
 WHOLE = "whole"
-"""The file that an intermediate checkpoint gets last: without it, saving was cut."""
+"""The file that an intermediate checkpoint gets last: without it, saving was cut. It holds the other files'
+sizes: after a power cut, a file can be shorter than it was."""
 _SERVED = ("style", "renderer", "renderer_version", "spec_digest", "history")
 """What serving must agree with."""
 _FREE_KEYS = {
@@ -36,6 +47,12 @@ _SPLIT_KEYS = {"batch_size", "accumulation"}
 _TRAINED = "train."
 _GATHER = "set zero3_save_16bit_model: true in the accelerate config"
 _NO_WEIGHTS = {"trainer_state.json", STAMP, "README.md"}
+# As the system, safetensors, tokenizers (by number) and torch (which hides the reason) say it.
+_FULL = (
+    *(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    *(f"os error {number}" for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    *("PytorchStreamWriter failed", "iostream error", "unexpected pos"),
+)
 
 
 def identity(
@@ -84,17 +101,45 @@ def finished(folder: Path, wanted: Mapping[str, Any]) -> bool:
 
 
 def open_steps(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
-    """Prepare the folder of intermediate checkpoints; return the newest whole one, if any.
+    """Prepare a folder of checkpoints; return the newest whole one, if any. Torn ones are deleted.
 
     Raises:
         TrainingError: the folder belongs to another recipe.
     """
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
+    whole = [path for path in folder.glob("checkpoint-*") if is_whole(path)]
     if whole:
         require_same(folder, _read(folder / IDENTITY), wanted)
     else:
         write_json(folder / IDENTITY, dict(wanted))
+    if os.environ.get("RANK", "0") == "0":
+        for path in folder.glob("*checkpoint-*"):
+            if path not in whole:
+                shutil.rmtree(path, ignore_errors=True)
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether saving a checkpoint came to its end, and every file is as long as it was then."""
+    mark = folder / WHOLE
+    if not mark.is_file():
+        return False
+    if not mark.stat().st_size:
+        return True  # marked by an earlier version
+    try:
+        sizes: dict[str, int] = read_json(mark)
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (StoreError, OSError, AttributeError):
+        return False
+
+
+def mark_whole(folder: Path) -> None:
+    """Write the mark of a checkpoint whose last file is written.
+
+    Raises:
+        StoreError: the disk is full or not writable.
+    """
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE]
+    write_json(folder / WHOLE, {path.relative_to(folder).as_posix(): path.stat().st_size for path in files})
 
 
 class WholeCallback(TrainerCallback):
@@ -103,14 +148,48 @@ class WholeCallback(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Write the mark."""
+        """Write the mark, and before it the stops that an adapter's folder would lack.
+
+        Raises:
+            StoreError: the disk is full or not writable.
+        """
+        wait_for_everyone()  # every rank writes files of its own
         if state.is_world_process_zero:
-            (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / WHOLE).touch()
+            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+            save_stops(kwargs["model"], folder)
+            mark_whole(folder)
+
+
+def is_due(state: TrainerState, every: int) -> bool:
+    """Whether a checkpoint belongs to the run; the same run uninterrupted has none where one was stopped."""
+    return state.global_step % every == 0 or state.global_step == state.max_steps
+
+
+@contextmanager
+def saving(folder: Path) -> Generator[None]:
+    """Say in one sentence that the disk is full, however the library says it.
+
+    Raises:
+        TrainingError: the disk is full.
+    """
+    try:
+        yield
+    except StaractError:
+        raise
+    except Exception as error:
+        if not any(word in str(error) for word in _FULL):
+            raise
+        raise TrainingError(
+            f"{folder}: a checkpoint could not be saved: the disk is full, or a file may not grow so large;"
+            " the last whole one is kept: make room, and the same command goes on from there"
+        ) from error
 
 
 @contextmanager
 def new_folder(target: Path) -> Generator[Path]:
     """Yield an empty folder that becomes ``target`` when the block ends without an error.
+
+    Its files are as readable as the umask says, whatever the library that wrote them thinks.
 
     Raises:
         TrainingError: the disk is full or not writable.
@@ -121,6 +200,8 @@ def new_folder(target: Path) -> Generator[Path]:
             fresh = Path(scratch, "new")
             fresh.mkdir()
             yield fresh
+            for path in fresh.iterdir():
+                path.chmod(fresh.stat().st_mode & 0o666)
             fresh.rename(target)
     except (OSError, SafetensorError) as error:
         raise TrainingError(
@@ -170,15 +251,25 @@ def move_model(last: Path, fresh: Path, best: Path | None) -> None:
     Raises:
         TrainingError: the weights were saved in parts.
     """
-    for path in weight_files(best or last):
-        # A copy: the best weights must outlive a full disk.
-        shutil.copy2(path, fresh / path.name)
+    # A copy: the best weights must outlive a full disk.
+    copy_model(best or last, fresh)
     if best is not None and (fresh / "config.json").is_file():
-        shutil.copy2(last / "config.json", fresh / "config.json")
-    _check_whole(fresh)
+        shutil.copyfile(last / "config.json", fresh / "config.json")
+    check_weights(fresh)
 
 
-def _check_whole(folder: Path) -> None:
+def copy_model(source: Path, target: Path) -> None:
+    """Copy what makes a checkpoint a model into a folder."""
+    for path in weight_files(source):
+        shutil.copyfile(path, target / path.name)
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder without weights, or with a part of them.
+
+    Raises:
+        TrainingError: the weights were saved in parts, or not at all.
+    """
     files = list(folder.glob("*.safetensors"))
     for path in files:
         with safe_open(str(path), framework="pt") as file:
@@ -195,6 +286,12 @@ def serve_stop(model: Any, stop: int) -> None:
     ends = known if isinstance(known, list) else [] if known is None else [known]
     if stop not in ends:
         model.generation_config.eos_token_id = [stop, *ends]
+
+
+def save_stops(model: Any, folder: Path) -> None:
+    """Put the stops into an adapter's folder: its base, which saves its own, does not know the template's."""
+    if not (folder / GENERATION_CONFIG_NAME).is_file():
+        GenerationConfig(eos_token_id=model.generation_config.eos_token_id).save_pretrained(folder)
 
 
 def versions() -> dict[str, str]:

@@ -51,7 +51,8 @@ def label_loss(
     if not len(targets):
         # Still connected to every weight, or ranks of a distributed run would wait for each other.
         return head(hidden[:, :1]).sum() * 0.0
-    size = max(1, at_once // head.weight.shape[0])
+    # DeepSpeed's stage 3 leaves an empty weight between uses, and notes its shape.
+    size = max(1, at_once // getattr(head.weight, "ds_shape", head.weight.shape)[0])
     if len(targets) <= size:
         return head_loss(head, chosen, targets)
     parts = zip(chosen.split(size), targets.split(size), strict=True)

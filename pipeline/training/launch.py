@@ -30,6 +30,9 @@ MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 
+# torch's launcher of several ranks would kill them 30 seconds after a signal that they are saving on.
+PATIENCE = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGHUP"}
+
 
 def train(
     recipe: Path,
@@ -145,7 +148,7 @@ def threads() -> int:
 
 def environment(inherited: Mapping[str, str], status: Path) -> dict[str, str]:
     """The child's environment; what a person has set stays."""
-    return {"TOKENIZERS_PARALLELISM": "false", **MEMORY, **inherited, STATUS: str(status)}
+    return {"TOKENIZERS_PARALLELISM": "false", **PATIENCE, **MEMORY, **inherited, STATUS: str(status)}
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:

@@ -15,7 +15,6 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.pairs import Pair
 from pipeline.training.trainer import CHECKPOINTED_FROM, Counting, common_arguments
 
 STEPS_AT_ONCE = 50
@@ -98,52 +97,12 @@ class PairTrainer(Counting, Seq2SeqTrainer):
             self.count(int(inputs["attention_mask"].sum()) + labels, labels)
         return super().compute_loss(model, inputs, *rest, **options)
 
-    def evaluate(
-        self,
-        eval_dataset: Any = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
-        **options: Any,
-    ) -> dict[str, float]:
-        """The mean loss of a label over exactly the development rows, whatever the number of ranks.
+    def row_length(self, row: Any) -> int:
+        return len(row.source)
 
-        The Trainer's own evaluation counts the rows that fill up the last batch of each rank (trap 2).
-        """
-        pairs: Any = self.eval_dataset if eval_dataset is None else eval_dataset
-        metrics = {f"{metric_key_prefix}_loss": self._mean_loss(pairs)}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
-
-    def _mean_loss(self, pairs: Sequence[Pair]) -> float:
-        # DeepSpeed's engine gathers sharded weights; elsewhere the bare model does.
-        model: Any = self.model_wrapped if self.is_deepspeed_enabled else self.model
-        training = model.training
-        model.eval()
-        sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)
-        with torch.no_grad():
-            for inputs in self._own_batches(pairs):
-                labels = inputs.pop("labels")
-                with self.compute_loss_context_manager():
-                    logits = model(**inputs).logits
-                sums += torch.stack([_total(logits, labels).double(), (labels != IGNORE).sum().double()])
-        model.train(training)
-        total: Any = self.accelerator.reduce(sums, "sum")
-        return float(total[0] / total[1])
-
-    def _own_batches(self, pairs: Sequence[Pair]) -> Iterator[dict[str, torch.Tensor]]:
-        """This rank's share. Ranks take equally many batches, since sharded ones compute together."""
-        size = self.args.per_device_eval_batch_size
-        ordered = sorted(pairs, key=lambda pair: -len(pair.source))
-        batches = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-        collate: Any = self.data_collator
-        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
-        for start in range(0, len(batches), ranks):
-            own = start + rank
-            batch: dict[str, torch.Tensor] = collate(batches[own] if own < len(batches) else batches[0][:1])
-            if own >= len(batches):
-                batch["labels"] = torch.full_like(batch["labels"], IGNORE)
-            yield self._prepare_inputs(batch)
+    def label_sums(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        labels = inputs.pop("labels")
+        return _total(model(**inputs).logits, labels), (labels != IGNORE).sum()
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthSampler:
         pairs: Any = self.train_dataset if train_dataset is None else train_dataset

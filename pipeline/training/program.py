@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.training import checkpoint
 from pipeline.training.card import write_card
 from pipeline.training.episodes import Episodes
+from pipeline.training.kept import Keep
 from pipeline.training.launch import STATUS, module_for
 from pipeline.training.layout import accumulation, use_one_gpu, world_size
 from pipeline.training.progress import ProgressCallback, StopCallback, say
@@ -67,6 +69,11 @@ class Job:
     def steps(self) -> Path:
         """Where intermediate checkpoints are kept until the student is finished."""
         return self.folder.with_name(f"{self.style}.steps")
+
+    @property
+    def kept(self) -> Path:
+        """Where the model of every checkpoint stays, if the recipe asks for it."""
+        return self.folder.with_name(f"{self.style}.checkpoints")
 
     @property
     def start(self) -> Path:
@@ -167,29 +174,39 @@ def train_style(program: Program, job: Job) -> bool:
         say(f"{job.folder}: trained already from the same recipe and dataset; nothing to do")
         return True
     newest = checkpoint.open_steps(job.steps, wanted)
+    if job.train.keep_checkpoints:
+        checkpoint.open_steps(job.kept, wanted)
     set_seed(job.train.seed)
     stop = StopCallback()
     with Episodes.of(job.recipe, job.steps) as episodes:
         watch = Watch(job.train, job.steps, episodes, has_dev=job.has_dev)
         callbacks: list[TrainerCallback] = [ProgressCallback(), checkpoint.WholeCallback(), stop, watch]
         trainer, report = program.prepare(job, callbacks)
-        if trainer.accelerator.num_processes == 1:
-            stop.install()
+        stop.install()
+        describe = partial(_describe, job, trainer, report, wanted)
         started = time.monotonic()
-        _go(job, trainer, watch, newest)
+        with checkpoint.saving(job.steps):
+            _go(job, trainer, watch, describe, newest)
         if stop.stopped:
             at = trainer.state.global_step
             say(f"{job.style}: stopped at step {at}; the same command goes on from there")
             return False
-    _finish(job, trainer, report, watch, wanted, time.monotonic() - started)
+    _finish(job, trainer, report, watch, describe, time.monotonic() - started)
     return True
 
 
-def _go(job: Job, trainer: Any, watch: Watch, newest: Path | None) -> None:
+def _go(job: Job, trainer: Any, watch: Watch, describe: Callable[[Path], Any], newest: Path | None) -> None:
     """Train, from the newest checkpoint on if there is one."""
+    keep = Keep(job.kept, job.train.save_every or 1, describe) if job.train.keep_checkpoints else None
+    if keep is not None:
+        trainer.add_callback(keep)
     if newest is not None:
         say(f"{job.style}: going on from {newest}")
         trainer.state = TrainerState.load_from_json(str(newest / "trainer_state.json"))
+        # The file was written by the first process.
+        trainer.state.is_world_process_zero = trainer.is_world_process_zero()
+        if keep is not None:
+            keep.take_up(newest, trainer.state)
         watch.take_up(newest, trainer.state)
     if not watch.exhausted:
         trainer.train(resume_from_checkpoint=str(newest) if newest else None)
@@ -223,26 +240,34 @@ def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only:
     return jobs
 
 
+def _describe(job: Job, trainer: Any, report: Report, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write the stamp of a model that was saved into a folder."""
+    counts = {"rows": report.rows_kept, "tokens": report.tokens, "labelled_tokens": report.labelled_tokens}
+    return checkpoint.describe(folder, trainer.processing_class, wanted, counts, job.train.seed)
+
+
 def _finish(
-    job: Job, trainer: Any, report: Report, watch: Watch, wanted: dict[str, Any], seconds: float
+    job: Job,
+    trainer: Any,
+    report: Report,
+    watch: Watch,
+    describe: Callable[[Path], dict[str, Any]],
+    seconds: float,
 ) -> None:
     scratch = job.steps / "final"
     # Training may have turned the cache off in the config; whoever serves the student wants it.
     trainer.model.config.use_cache = True
-    if watch.best_folder is None:
-        trainer.save_model(str(scratch))
-    elif trainer.is_world_process_zero():
-        trainer.model.config.save_pretrained(scratch)
+    with checkpoint.saving(job.steps):
+        if watch.best_folder is None:
+            trainer.save_model(str(scratch))
+        elif trainer.is_world_process_zero():
+            trainer.model.config.save_pretrained(scratch)
     if trainer.is_world_process_zero():
         log = _log(trainer, report, watch, seconds)
-        counts = {
-            "rows": report.rows_kept,
-            "tokens": report.tokens,
-            "labelled_tokens": report.labelled_tokens,
-        }
+        checkpoint.save_stops(trainer.model, scratch)
         with checkpoint.new_folder(job.folder) as fresh:
             checkpoint.move_model(scratch, fresh, watch.best_folder)
-            stamp = checkpoint.describe(fresh, trainer.processing_class, wanted, counts, job.train.seed)
+            stamp = describe(fresh)
             write_json(fresh / "train.json", log)
             write_card(fresh, job.name, stamp, log)
         checkpoint.remove(job.steps)

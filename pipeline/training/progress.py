@@ -10,10 +10,17 @@ import time
 from types import FrameType
 from typing import Any
 
+import torch
+from accelerate.utils import reduce
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pipeline.errors import TrainingError
+from pipeline.training.layout import world_size
+
+SAME_SIGNAL = 5.0
+"""Seconds in which a signal that comes to one of several ranks again is the launcher's echo of the first. The
+SIGTERM that a launcher sends when another rank has ended never means more than the first signal."""
 
 
 def say(line: str) -> None:
@@ -94,11 +101,13 @@ class ProgressCallback(TrainerCallback):
 class StopCallback(TrainerCallback):
     """Ctrl-C (or SIGTERM) saves a checkpoint after the step in progress and stops; a second one kills.
 
-    Only for a single process: ranks that see the signal at different steps would wait for each other.
+    All ranks agree after every step whether one of them has a signal, and so stop after the same.
     """
 
     def __init__(self) -> None:
         self.stopped = False
+        """What all ranks agreed on."""
+        self._noted = 0.0
 
     def install(self) -> None:
         """Take over the signals."""
@@ -108,13 +117,20 @@ class StopCallback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Ask the trainer to save and stop where a signal has come."""
-        if self.stopped:
+        """Ask the trainer to save and stop where a signal has come, to any rank."""
+        noted = torch.tensor(int(self._noted > 0), device=args.device)
+        agreed: Any = reduce(noted, "max")
+        if int(agreed):
+            self.stopped = True
             control.should_save = True
             control.should_training_stop = True
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.stopped = True
-        say("stopping after this step; what is done is kept (once more to stop at once)")
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not self._noted:
+            self._noted = time.monotonic()
+            say("stopping after this step; what is done is kept (once more to stop at once)")
+            if world_size() == 1:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        elif number == signal.SIGINT and time.monotonic() - self._noted > SAME_SIGNAL:
+            raise KeyboardInterrupt

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
@@ -15,6 +17,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
+from pipeline.training.evenly import Filled, FilledCollator, FilledSampler, Shuffled, shares
 from pipeline.training.head import add_label_head, can_skip
 from pipeline.training.layout import accumulation, world_size
 from pipeline.training.sharding import uses_deepspeed
@@ -24,13 +27,77 @@ CHECKPOINTED_FROM = 2_000_000_000
 
 
 class Counting(Trainer):
-    """What all trainers here share: tokens per second in the log, and no telemetry."""
+    """What all trainers here share: each row counts once on any layout; tokens per second are logged."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.remove_callback(PrinterCallback)
         self._seen = torch.zeros(2, dtype=torch.float64)
         self._since = time.perf_counter()
+        rows: Any = self.train_dataset
+        collate: Any = self.data_collator
+        self.data_collator = FilledCollator(collate, rows[0])
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The rows in their order; where they do not fall evenly over the ranks, places stay empty."""
+        rows: Any = self.train_dataset
+        together = self.args.per_device_train_batch_size * self.accelerator.num_processes
+        return self._get_dataloader(
+            Filled(rows),  # type: ignore[arg-type]
+            "Training",
+            self.args.per_device_train_batch_size,
+            sampler_fn=lambda _: FilledSampler(self._get_train_sampler(rows), together),
+            is_training=True,
+        )
+
+    def evaluate(
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+        **options: Any,
+    ) -> dict[str, float]:
+        """The mean loss of a label over exactly the development rows, whatever the batches and ranks.
+
+        The Trainer's own evaluation averages batches, and counts the rows that fill up the last batch of
+        each rank (trap 2).
+        """
+        rows: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        metrics = {f"{metric_key_prefix}_loss": self._mean_loss(rows)}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _mean_loss(self, rows: Any) -> float:
+        # Sharded weights are gathered by what wraps the model; elsewhere the bare model does.
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled
+        model: Any = self.model_wrapped if sharded else self.model
+        training = model.training
+        model.eval()
+        sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)
+        size, rank, ranks = (
+            self.args.per_device_eval_batch_size,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
+        collate: Any = self.data_collator
+        with torch.no_grad():
+            for batch in shares(rows, size, rank, ranks, self.row_length):
+                inputs = self._prepare_inputs(collate(batch))
+                with self.compute_loss_context_manager():
+                    total, labels = self.label_sums(model, inputs)
+                sums += torch.stack([total.double(), labels.double()])
+        model.train(training)
+        reduced: Any = self.accelerator.reduce(sums, "sum")
+        return float(reduced[0] / reduced[1].clamp(min=1))
+
+    def row_length(self, row: Any) -> int:
+        """By which rows of like length come together in an evaluation's batch."""
+        raise NotImplementedError
+
+    def label_sums(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross-entropy summed over a batch's labels, and the number of them."""
+        raise NotImplementedError
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add tokens (all ranks) per second, and labels, since the last log."""
@@ -86,6 +153,25 @@ class StudentTrainer(Counting, SFTTrainer):
             return total / (inputs["labels"][:, 1:] != IGNORE).sum().clamp(min=1)
         # Ranks average their gradients, while the count covers all ranks.
         return total * self.accelerator.num_processes / torch.as_tensor(num_items_in_batch).clamp(min=1)
+
+    def row_length(self, row: Any) -> int:
+        return len(row["input_ids"])
+
+    def label_sums(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        targets = inputs["labels"][:, 1:]
+        if self._label_only:
+            total = model(**inputs, use_cache=False, label_only=True).loss
+        else:
+            unlabelled = {name: value for name, value in inputs.items() if name != "labels"}
+            logits = model(**unlabelled, use_cache=False).logits[:, :-1].float()
+            total = F.cross_entropy(
+                logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum"
+            )
+        return total, (targets != IGNORE).sum()
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled:
+        rows: Any = self.train_dataset if train_dataset is None else train_dataset
+        return Shuffled(len(rows), self.args.seed, lambda: int(self.state.epoch or 0))
 
     def _count(self, inputs: dict[str, Any]) -> None:
         mask = inputs.get("attention_mask")

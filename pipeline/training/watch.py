@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from pipeline.errors import StaractError, StoreError, TrainingError
 from pipeline.recipe.models import TrainRecipe
-from pipeline.training.checkpoint import new_folder, weight_files
+from pipeline.training.checkpoint import copy_model, is_due, new_folder
 from pipeline.training.progress import say
 from pipeline.trajectories.files import read_json, write_json
 
@@ -112,27 +112,26 @@ class Watch(TrainerCallback):
         except (StoreError, TypeError) as error:
             raise TrainingError(f"{path} cannot be read ({error}); delete {self._folder}") from None
         self._looks = [look for look in noted if look.step <= state.global_step]
-        if self._due(state) and state.global_step not in {look.step for look in self._looks}:
+        if is_due(state, self._every) and not self._seen(state.global_step):
             self._look(checkpoint, state)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Ask for the development loss of a checkpoint that is about to be written."""
-        if self._on and self._metric and self._has_dev and self._due(state):
+        if self._on and self._metric and self._has_dev and is_due(state, self._every):
             control.should_evaluate = True
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Look at the checkpoint just written."""
-        if self._on and self._due(state) and state.global_step not in {look.step for look in self._looks}:
+        if self._on and is_due(state, self._every) and not self._seen(state.global_step):
             self._look(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}", state)
             control.should_training_stop = control.should_training_stop or self.exhausted
 
-    def _due(self, state: TrainerState) -> bool:
-        """Not at the checkpoint that an interruption writes: the same run uninterrupted has none there."""
-        return state.global_step % self._every == 0 or state.global_step == state.max_steps
+    def _seen(self, step: int) -> bool:
+        return any(look.step == step for look in self._looks)
 
     def _look(self, checkpoint: Path, state: TrainerState) -> None:
         step = state.global_step
@@ -166,8 +165,7 @@ class Watch(TrainerCallback):
             target = self._folder / f"best-{best.step}"
             shutil.rmtree(target, ignore_errors=True)
             with new_folder(target) as fresh:
-                for path in weight_files(checkpoint):
-                    shutil.copy2(path, fresh / path.name)
+                copy_model(checkpoint, fresh)
         write_json(self._folder / LOOKS, [asdict(each) for each in self._looks])
         for old in self._folder.glob("best-*"):
             if old != self.best_folder:

@@ -1,4 +1,4 @@
-"""``staract sweep`` from end to end: models that know so many answers, and real ones."""
+"""``staract evaluate RECIPE checkpoints=<folder>``: models that know so many answers, and real ones."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ evaluate:
   entries:
     - {model: student, method: {name: react, shots: 0, max_steps: 2, max_tokens: 6}}
 """
+SWEPT = "checkpoints=checkpoints/swept"
 
 
 def checkpoint(folder: Path, step: int, knows: str) -> Path:
@@ -78,7 +79,7 @@ def points(tmp_path: Path) -> list[dict]:
 def test_a_sweep_plays_reports_and_goes_on(cli, recipe, asked, tmp_path):
     steps = tmp_path / "checkpoints" / "swept" / "react.steps"
     checkpoint(steps, 5, "")
-    assert cli("sweep", recipe) == 0, cli.err
+    assert cli("evaluate", recipe, SWEPT) == 0, cli.err
     assert sorted(set(asked)) == ["base", "checkpoint-5"] and len(asked) == 8
     assert "No effect: react × react.steps/checkpoint-5" in cli.out
     folder = tmp_path / "trajectories/swept/sweep"
@@ -88,7 +89,7 @@ def test_a_sweep_plays_reports_and_goes_on(cli, recipe, asked, tmp_path):
     checkpoint(steps, 15, " ".join(ids[1:]))
     checkpoint(steps, 20, ids[0])
     (steps / "checkpoint-25").mkdir()
-    assert cli("sweep", recipe) == 0, cli.err
+    assert cli("evaluate", recipe, SWEPT) == 0, cli.err
     assert sorted(set(asked)) == ["checkpoint-10", "checkpoint-15", "checkpoint-20"], "the others are kept"
     assert "checkpoint-25 was not saved to its end" in cli.out
     found = points(tmp_path)
@@ -105,10 +106,10 @@ def test_a_sweep_plays_reports_and_goes_on(cli, recipe, asked, tmp_path):
     # Other weights in the same place are another checkpoint.
     asked.clear()
     before = (folder / "sweep.json").read_bytes()
-    assert cli("sweep", recipe) == 0
+    assert cli("evaluate", recipe, SWEPT) == 0
     assert not asked and (folder / "sweep.json").read_bytes() == before
     checkpoint(steps, 20, " ".join(ids))
-    assert cli("sweep", recipe) == 0
+    assert cli("evaluate", recipe, SWEPT) == 0
     assert len(asked) == 4 and points(tmp_path)[-1]["correct"] == 4
 
 
@@ -116,26 +117,50 @@ def test_a_sweep_that_was_stopped_plays_only_what_it_owes(cli, recipe, asked, tm
     folder = tmp_path / "students"
     checkpoint(folder, 5, "")
     store = tmp_path / "trajectories/swept/sweep/trajectories.jsonl"
-    assert cli("sweep", recipe, "--checkpoints", folder) == 0
+    assert cli("evaluate", recipe, f"checkpoints={folder}") == 0
     lines = store.read_bytes().splitlines(keepends=True)
     store.write_bytes(b"".join(lines[:5]) + lines[5][:40])
     asked.clear()
-    assert cli("sweep", recipe, "--checkpoints", folder) == 0
+    assert cli("evaluate", recipe, f"checkpoints={folder}") == 0
     assert len(asked) == 3
     assert len(list(read_trajectories(store))) == 8
 
 
-def test_bad_input_is_one_sentence(cli, recipe, asked, tmp_path):
-    assert cli("sweep", recipe) == 2
-    assert "checkpoints/swept holds no checkpoint" in cli.err
+def test_a_sweep_and_a_comparison_lie_apart_and_each_is_reported_again(cli, recipe, asked, tmp_path):
+    steps = tmp_path / "checkpoints" / "swept" / "react.checkpoints"
+    checkpoint(steps, 5, "")
+    assert cli("report", recipe, SWEPT) == 2
+    assert "sweep/trajectories.jsonl is not there yet; run `staract evaluate" in cli.err
+    plain = (*("evaluate.entries.0.model=base", "train=null"), "name=plain")
+    assert cli("evaluate", recipe, *plain) == 0, cli.err
+    assert cli("evaluate", recipe, SWEPT) == 0, cli.err
+    run = tmp_path / "trajectories/swept"
+    assert not (run / "evaluation").exists() and not (tmp_path / "trajectories/plain/sweep").exists()
+    (run / "sweep/sweep.md").unlink()
+    asked.clear()
+    assert cli("report", recipe, SWEPT) == 0, cli.err
+    assert not asked and (run / "sweep/sweep.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("folder", "complaint"),
+    [("nowhere", "'nowhere' is no folder: name one with checkpoints"), (".", ". holds no checkpoint")],
+)
+def test_a_wrong_folder_is_one_sentence(cli, recipe, asked, tmp_path, folder, complaint):
+    assert cli("evaluate", recipe, f"checkpoints={folder}") == 2
+    assert complaint in cli.err and cli.err.count("\n") == 1
+    assert not asked and not (tmp_path / "trajectories/swept/sweep").exists()
+
+
+def test_checkpoints_that_cannot_be_compared_are_one_sentence(cli, recipe, asked, tmp_path):
     folder = tmp_path / "students"
     checkpoint(folder, 5, "")
     (folder / "identity.json").write_text(json.dumps({"style": "react", "renderer": "chat"}))
-    assert cli("sweep", recipe, "--checkpoints", folder) == 2
+    assert cli("evaluate", recipe, f"checkpoints={folder}") == 2
     assert "trained with renderer 'chat' but asked with 'text'" in cli.err
-    recipe.write_text(RECIPE.replace("train: {model: base}\n", ""))
-    assert cli("sweep", recipe) == 2
-    assert "a sweep needs a train and an evaluate section" in cli.err
+    assert cli("evaluate", recipe, f"checkpoints={folder}", "name=other", "train=null") == 2
+    assert "recipe 'other': comparing checkpoints needs a train and an evaluate section" in cli.err
+    assert cli("sweep", recipe) == 2, "one way to do it"
 
 
 def test_real_weights_that_are_the_base_s_have_no_effect(cli, recipe, tmp_path):
@@ -144,7 +169,9 @@ def test_real_weights_that_are_the_base_s_have_no_effect(cli, recipe, tmp_path):
     steps = tmp_path / "checkpoints" / "swept" / "react.steps"
     shutil.copytree(base, checkpoint(steps, 5, ""), dirs_exist_ok=True)
     write_model(checkpoint(steps, 10, ""), seed=3, **shape)
-    assert cli("sweep", recipe, f"models.base.address={base}", "evaluate.panel.size=2") == 0, cli.err
+    assert cli("evaluate", recipe, SWEPT, f"models.base.address={base}", "evaluate.panel.size=2") == 0, (
+        cli.err
+    )
     assert [(p["step"], p["no_effect"], p["errored"]) for p in points(tmp_path)] == [
         (0, None, 0),
         (5, True, 0),

@@ -98,14 +98,55 @@ def test_the_weights_alone_tell_checkpoints_apart(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two" / "checkpoint-2" / "optimizer.pt").write_text("other")
     (tmp_path / "two" / "checkpoint-3" / "model.safetensors").write_text("other")
-    found = {one.name: one.trained["weights"] for one in find_checkpoints(tmp_path)[0]}
-    assert found["one/checkpoint-2"] == found["two/checkpoint-2"]
-    assert len({found[name] for name in ("one/checkpoint-2", "one/checkpoint-3", "two/checkpoint-3")}) == 3
+    one, two = (
+        [found.trained["weights"] for found in find_checkpoints(tmp_path / name)[0]]
+        for name in ("one", "two")
+    )
+    assert one[0] == two[0]
+    assert len({*one, *two}) == 3
+    named = [found.name for found in find_checkpoints(tmp_path)[0]]
+    assert named == ["one/checkpoint-2", "one/checkpoint-3", "two/checkpoint-3"], "the copy is not played too"
+
+
+def kept(folder: Path, *steps: int, style: str = "react") -> Path:
+    """Checkpoints as ``train.keep_checkpoints`` keeps them: each says itself how it was trained."""
+    (saved(folder, *steps, style=style) / "identity.json").unlink()
+    for step in steps:
+        (folder / f"checkpoint-{step}" / "staract.json").write_text(json.dumps({"style": style, "seed": 3}))
+    return folder
+
+
+def test_kept_checkpoints_are_found_from_every_folder_that_holds_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    folder = kept(run / "react.checkpoints", 4, 12)
+    kept(run / "act.checkpoints", 8, style="act")
+    (folder / "checkpoint-12" / "whole").unlink()
+    kept(run / ".react.new" / "react.checkpoints", 2)
+    found, torn = find_checkpoints(run)
+    assert [(one.name, one.step, one.trained["style"], one.trained["seed"]) for one in found] == [
+        ("react.checkpoints/checkpoint-4", 4, "react", 3),
+        ("act.checkpoints/checkpoint-8", 8, "act", 3),
+    ]
+    assert torn == [folder / "checkpoint-12"]
+    assert [one.name for one in find_checkpoints(folder)[0]] == ["checkpoint-4"]
+    assert [one.name for one in find_checkpoints(folder / "checkpoint-4")[0]] == ["checkpoint-4"]
+
+
+def test_a_student_and_the_checkpoint_that_it_was_made_of_are_one(tmp_path: Path) -> None:
+    kept(tmp_path / "react.checkpoints", 4, 9)
+    student = finished(tmp_path / "react")
+    assert len(find_checkpoints(tmp_path)[0]) == 3, "other weights after the same step are another model"
+    (student / "model.safetensors").write_text("w9")
+    (student / "config.json").write_text("{}")
+    assert [one.name for one in find_checkpoints(tmp_path)[0]] == ["react.checkpoints/checkpoint-4", "react"]
 
 
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(TrainingError, match="holds no checkpoint"):
+    with pytest.raises(TrainingError, match="holds no checkpoint"):
+        find_checkpoints(tmp_path)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(TrainingError, match=f"{folder.name}' is no folder: name one with checkpoints"):
             find_checkpoints(folder)
     (saved(tmp_path / "x", 1) / "identity.json").unlink()
     with pytest.raises(TrainingError, match=r"does not say how it was trained: .*identity\.json is missing"):
@@ -147,11 +188,12 @@ def test_a_model_from_nothing_starts_where_training_kept_it(tmp_path: Path) -> N
     found, _ = find_checkpoints(tmp_path / "run")
     assert [one.checkpoint is None for one in players(recipe("act", base=base), tmp_path, found)] == [False]
     finished(tmp_path / "run" / "act.start", style="act")
-    first = players(recipe("act", base=base), tmp_path / "run", found)[0]
-    assert (first.checkpoint, first.entrant.model.recipe.address) == (
-        None,
-        str(tmp_path / "run" / "act.start"),
-    )
+    for folder in (tmp_path / "run", tmp_path / "run" / "act.steps", found[0].folder):
+        first = players(recipe("act", base=base), folder, found)[0]
+        assert (first.checkpoint, first.entrant.model.recipe.address) == (
+            None,
+            str(tmp_path / "run" / "act.start"),
+        )
 
 
 def point(step: int, value: float, method: str = "react", weights: str = "w", **fields: object) -> Point:

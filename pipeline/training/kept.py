@@ -1,0 +1,82 @@
+"""Checkpoints that are kept: every model that training saves, to be compared when it is over.
+
+A kept checkpoint is a model that can be served: weights, configs, tokeniser and a stamp of its own,
+without the optimiser. It stays when the student is finished.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from pipeline.training.checkpoint import (
+    check_weights,
+    copy_model,
+    is_due,
+    is_whole,
+    mark_whole,
+    new_folder,
+)
+from pipeline.training.progress import say
+
+
+class Keep(TrainerCallback):
+    """Keeps the model of each checkpoint as it is saved.
+
+    Args:
+        folder: where the models are kept, as ``checkpoint-N``.
+        every: steps between checkpoints.
+        describe: writes the stamp of a model into its folder.
+    """
+
+    def __init__(self, folder: Path, every: int, describe: Callable[[Path], Any]) -> None:
+        self._folder = folder
+        self._every = every
+        self._describe = describe
+
+    def take_up(self, checkpoint: Path, state: TrainerState) -> None:
+        """Keep the checkpoint that training goes on from, if a kill came between.
+
+        Raises:
+            TrainingError: as ``on_save``.
+        """
+        if is_due(state, self._every) and state.is_world_process_zero:
+            self._keep(checkpoint)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Keep the checkpoint just written.
+
+        Raises:
+            TrainingError: the disk is full or not writable, or the weights were saved in parts.
+        """
+        self.take_up(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}", state)
+
+    def _keep(self, checkpoint: Path) -> None:
+        target = self._folder / checkpoint.name
+        if is_whole(target):
+            return
+        if _does_nothing(checkpoint):
+            say(f"{checkpoint.name}: the adapter is all zeros still, its answers are the base's; not kept")
+            return
+        shutil.rmtree(target, ignore_errors=True)
+        with new_folder(target) as fresh:
+            copy_model(checkpoint, fresh)
+            check_weights(fresh)
+            self._describe(fresh)
+            mark_whole(fresh)
+
+
+def _does_nothing(folder: Path) -> bool:
+    """Whether a folder holds an adapter as it was before its first step (a warm-up begins with rate 0)."""
+    path = folder / "adapter_model.safetensors"
+    if not path.is_file():
+        return False
+    with safe_open(str(path), framework="pt") as file:
+        return not any(file.get_tensor(name).any() for name in file.keys() if "lora_B" in name)  # noqa: SIM118
