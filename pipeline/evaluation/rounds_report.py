@@ -75,11 +75,12 @@ def rounds_sheet(result: Rounds) -> Sheet:
     name = METRIC_NAMES[result.metric]
     rows = [
         (
-            f"{one.number}{' (best)' if one.number == result.best else ''}",
+            f"{one.number}{' best' if one.number == result.best else ''}",
             str(one.tasks),
             str(one.correct),
             str(one.tried) if one.tried else "–",
-            f"{one.rationalized}, {one.kept}" if one.tried else "–",
+            str(one.rationalized) if one.tried else "–",
+            str(one.kept) if one.tried else "–",
             str(one.rows),
             f"{one.dev:.3f}",
             f"{one.test:.3f}",
@@ -88,23 +89,12 @@ def rounds_sheet(result: Rounds) -> Sheet:
         )
         for one in result.rounds
     ]
-    headings = (
-        "round",
-        "tasks",
-        "solved",
-        "hinted",
-        "right, kept",
-        "rows",
-        "dev",
-        name,
-        "interval",
-        "seconds",
-    )
+    headings = ("round", "tasks", "solved", "hinted", "right", "kept", "rows", "dev", "test", "interval", "s")
     note = (
         "Solved: by the generator itself. Hinted: failed, and tried again with the answer as a hint; then"
         " right, and kept. The rows of all rounds so far train the student."
-        f" Dev: mean reward on {result.dev_tasks} tasks, by which the best round is chosen;"
-        f" {name} on {result.test_tasks} test tasks, intervals of {result.confidence:.0%}."
+        f" Dev: mean reward on {result.dev_tasks} tasks, by which the best round is chosen."
+        f" Test: {name} on {result.test_tasks} tasks, with intervals of {result.confidence:.0%}."
     )
     return Sheet(f"{result.recipe}: rounds", headings, rows, note, words=1)
 

@@ -138,7 +138,7 @@ def test_rounds_collect_rationalise_and_train_from_the_base(cli, recipe, school,
         t.id for t in read_trajectories(runs / "star-round-2/selected.jsonl")
     }
     assert (runs / "star/rounds/rounds.png").read_bytes().startswith(b"\x89PNG")
-    assert "(best)" in (runs / "star/rounds/rounds.md").read_text()
+    assert " best |" in (runs / "star/rounds/rounds.md").read_text()
     assert [row["model"] for row in read_json(runs / "star-round-1/report/report.json")["rows"]] == [
         "student"
     ]

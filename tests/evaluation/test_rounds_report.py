@@ -50,24 +50,24 @@ TWO = result(a_round(0, 0.25, 0.3, tried=0, rationalized=0, kept=0, rows=40), a_
 
 def test_every_figure_stands_in_its_column():
     sheet = rounds_sheet(TWO)
-    assert sheet.headings[1:6] == ("tasks", "solved", "hinted", "right, kept", "rows")
+    assert sheet.headings[1:7] == ("tasks", "solved", "hinted", "right", "kept", "rows")
     assert sheet.rows == [
-        ("0", "80", "30", "–", "–", "40", "0.250", "0.300", "0.20–0.40", "62"),
-        ("1 (best)", "80", "30", "50", "20, 12", "82", "0.500", "0.440", "0.34–0.54", "62"),
+        ("0", "80", "30", "–", "–", "–", "40", "0.250", "0.300", "0.20–0.40", "62"),
+        ("1 best", "80", "30", "50", "20", "12", "82", "0.500", "0.440", "0.34–0.54", "62"),
     ]
-    assert "40 tasks" in sheet.note and "50 test tasks" in sheet.note
+    assert "on 40 tasks" in sheet.note and "on 50 tasks" in sheet.note
 
 
 def test_the_table_fits_a_terminal():
     text = io.StringIO()
-    Console(file=text, width=100).print(to_terminal([rounds_sheet(TWO)]))
-    assert "0.34–0.54" in text.getvalue() and "1 (best)" in text.getvalue()
+    Console(file=text, width=80).print(to_terminal([rounds_sheet(TWO)]))
+    assert "0.34–0.54" in text.getvalue() and "1 best" in text.getvalue()
 
 
 def test_the_files_say_the_same(tmp_path):
     write_rounds(tmp_path, TWO)
     assert Rounds.model_validate(json.loads((tmp_path / "rounds.json").read_text())) == TWO
-    assert "| 1 (best) | 80 | 30 | 50 | 20, 12 | 82 | 0.500 | 0.440 |" in (tmp_path / "rounds.md").read_text()
+    assert "| 1 best | 80 | 30 | 50 | 20 | 12 | 82 | 0.500 | 0.440 |" in (tmp_path / "rounds.md").read_text()
     assert (tmp_path / "rounds.png").read_bytes().startswith(b"\x89PNG")
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write_rounds(tmp_path, TWO)
