@@ -187,21 +187,21 @@ def staract(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path: Path) -> None:
     store = tmp_path / "trajectories" / "many" / "trajectories.jsonl"
-    command = ("generate", str(RECIPE), "generate.panel.size=400", "generate.samples=1")
+    command = ("generate", str(RECIPE), "generate.panel.size=900", "generate.concurrency=3")
     with staract(tmp_path, *command, "name=many") as process:
-        until = time.monotonic() + 120
-        while lines(store) < 20 and process.poll() is None and time.monotonic() < until:
+        until = time.monotonic() + 200
+        while lines(store) < 5 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "the same command goes on" in said
     kept = lines(store)
-    assert 20 <= kept < 400
+    assert 5 <= kept < 900
     with staract(tmp_path, *command, "name=many") as process:
         _, said = process.communicate(timeout=200)
     assert process.returncode == 0, said
-    assert lines(store) == 400
+    assert lines(store) == 900
     assert "Traceback" not in said
     with staract(tmp_path, *command, "name=alone", "executor=local") as process:
         assert process.wait(timeout=100) == 0
