@@ -15,6 +15,9 @@ from torch.utils.data import Dataset, Sampler
 
 from pipeline.rendering.tokens import IGNORE
 
+STEPS_AT_ONCE = 50
+"""Optimiser steps among whose rows those of like length are brought together."""
+
 
 class Shuffled(Sampler[int]):
     """An order that depends on the seed and the epoch alone, not on the layout or on a resumption.
@@ -37,6 +40,44 @@ class Shuffled(Sampler[int]):
         order = list(range(self._rows))
         random.Random(f"{self._seed} {self._epoch()}").shuffle(order)
         return iter(order)
+
+
+class LengthSampler(Sampler[int]):
+    """An order in which the rows of one optimiser step, and of one micro-batch, are of like length.
+
+    It depends on the seed, the epoch and the rows a step alone: not on the layout, nor on where a run
+    was taken up again.
+
+    Args:
+        lengths: of each row.
+        step: rows of an optimiser step, over accumulation and ranks.
+        seed: decides the order.
+        epoch: tells the current one.
+    """
+
+    def __init__(self, lengths: Sequence[int], step: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._lengths = lengths
+        self._step = step
+        self._seed = seed
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        chance = random.Random(f"{self._seed} {self._epoch()}")
+        order = list(range(len(self._lengths)))
+        chance.shuffle(order)
+        chunk = self._step * STEPS_AT_ONCE
+        steps: list[list[int]] = []
+        for start in range(0, len(order), chunk):
+            alike = sorted(order[start : start + chunk], key=lambda row: -self._lengths[row])
+            steps += [alike[at : at + self._step] for at in range(0, len(alike), self._step)]
+        # A last step that is not full stays the last, or every step after it would be shifted.
+        full = [step for step in steps if len(step) == self._step]
+        chance.shuffle(full)
+        rest = [step for step in steps if len(step) < self._step]
+        return (row for step in full + rest for row in step)
 
 
 class Filled(Dataset[Any]):

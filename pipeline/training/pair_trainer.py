@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import Sampler
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.trainer import CHECKPOINTED_FROM, Counting, common_arguments
-
-STEPS_AT_ONCE = 50
-"""Optimiser steps among whose rows those of like length are brought together."""
+from pipeline.training.evenly import LengthSampler
+from pipeline.training.trainer import Counting, common_arguments, twice_computed
 
 
 def summed_loss(
@@ -45,44 +40,6 @@ def _total(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     )
 
 
-class LengthSampler(Sampler[int]):
-    """An order in which the rows of one optimiser step, and of one micro-batch, are of like length.
-
-    It depends on the seed, the epoch and the rows a step alone: not on the layout, nor on where a run
-    was taken up again.
-
-    Args:
-        lengths: of each row.
-        step: rows of an optimiser step, over accumulation and ranks.
-        seed: decides the order.
-        epoch: tells the current one.
-    """
-
-    def __init__(self, lengths: Sequence[int], step: int, seed: int, epoch: Callable[[], int]) -> None:
-        self._lengths = lengths
-        self._step = step
-        self._seed = seed
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        chance = random.Random(f"{self._seed} {self._epoch()}")
-        order = list(range(len(self._lengths)))
-        chance.shuffle(order)
-        chunk = self._step * STEPS_AT_ONCE
-        steps: list[list[int]] = []
-        for start in range(0, len(order), chunk):
-            alike = sorted(order[start : start + chunk], key=lambda row: -self._lengths[row])
-            steps += [alike[at : at + self._step] for at in range(0, len(alike), self._step)]
-        # A last step that is not full stays the last, or every step after it would be shifted.
-        full = [step for step in steps if len(step) == self._step]
-        chance.shuffle(full)
-        rest = [step for step in steps if len(step) < self._step]
-        return (row for step in full + rest for row in step)
-
-
 class PairTrainer(Counting, Seq2SeqTrainer):
     """Seq2SeqTrainer for ``Pair`` rows."""
 
@@ -106,13 +63,7 @@ class PairTrainer(Counting, Seq2SeqTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthSampler:
         pairs: Any = self.train_dataset if train_dataset is None else train_dataset
-        step = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
-        return LengthSampler(
-            [len(pair.source) for pair in pairs],
-            step * self.accelerator.num_processes,
-            self.args.seed,
-            lambda: int(self.state.epoch or 0),
-        )
+        return self.by_length(pairs)
 
 
 def pair_config(
@@ -124,7 +75,7 @@ def pair_config(
         TrainingError: an argument is refused (an unknown schedule, say).
     """
     common = common_arguments(recipe, folder, run_name, bf16=bf16, evaluates=evaluates)
-    checkpointing = torch.cuda.is_available() and parameters >= CHECKPOINTED_FROM
+    checkpointing = twice_computed(recipe, parameters)
     try:
         return Seq2SeqTrainingArguments(**common, activation_checkpointing=checkpointing)
     except (ValueError, TypeError) as error:

@@ -17,7 +17,14 @@ from trl.trainer.sft_trainer import SFTTrainer
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.evenly import Filled, FilledCollator, FilledSampler, Shuffled, shares
+from pipeline.training.evenly import (
+    Filled,
+    FilledCollator,
+    FilledSampler,
+    LengthSampler,
+    Shuffled,
+    shares,
+)
 from pipeline.training.head import add_label_head, can_skip
 from pipeline.training.layout import accumulation, world_size
 from pipeline.training.sharding import uses_deepspeed
@@ -91,8 +98,18 @@ class Counting(Trainer):
         reduced: Any = self.accelerator.reduce(sums, "sum")
         return float(reduced[0] / reduced[1].clamp(min=1))
 
+    def by_length(self, rows: Any) -> LengthSampler:
+        """An order in which rows of like length come together: less of a padded batch is padding."""
+        step = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+        return LengthSampler(
+            [self.row_length(row) for row in rows],
+            step * self.accelerator.num_processes,
+            self.args.seed,
+            lambda: int(self.state.epoch or 0),
+        )
+
     def row_length(self, row: Any) -> int:
-        """By which rows of like length come together in an evaluation's batch."""
+        """By which rows of like length come together in a batch."""
         raise NotImplementedError
 
     def label_sums(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -169,8 +186,10 @@ class StudentTrainer(Counting, SFTTrainer):
             )
         return total, (targets != IGNORE).sum()
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled:
+    def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled | LengthSampler:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy == "group_by_length":
+            return self.by_length(rows)
         return Shuffled(len(rows), self.args.seed, lambda: int(self.state.epoch or 0))
 
     def _count(self, inputs: dict[str, Any]) -> None:
@@ -195,17 +214,25 @@ def trainer_config(
     Raises:
         TrainingError: an argument is refused (an unknown schedule, say).
     """
-    cuda = torch.cuda.is_available()
     common = common_arguments(recipe, folder, run_name, bf16=bf16, evaluates=evaluates)
     try:
         return SFTConfig(
             **common,
-            activation_checkpointing=cuda and parameters >= CHECKPOINTED_FROM,
+            activation_checkpointing=twice_computed(recipe, parameters),
+            # Packed rows leave nothing to pad.
+            train_sampling_strategy="random" if recipe.packing else "group_by_length",
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
         )
     except (ValueError, TypeError) as error:
         raise TrainingError(f"the train section of the recipe cannot be used: {error}") from error
+
+
+def twice_computed(recipe: TrainRecipe, parameters: int) -> bool:
+    """Whether activations are computed again in the backward pass, so that they need not be held."""
+    if recipe.activation_checkpointing is not None:
+        return recipe.activation_checkpointing
+    return torch.cuda.is_available() and parameters >= CHECKPOINTED_FROM
 
 
 def common_arguments(

@@ -14,6 +14,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
+from pipeline.training import evenly
 from pipeline.training.pair_trainer import LengthSampler, PairTrainer, pair_config, summed_loss
 from pipeline.training.pairs import Pair, PairCollator
 
@@ -91,10 +92,9 @@ def test_ranks_take_equally_many_batches_that_hold_each_row_once(tmp_path: Path)
     # T02: rows that fill up the last batch of a rank must not count.
     dev = some_pairs(7)
     trainer = make_trainer(tmp_path, some_pairs(4), dev, batch_size=3)
-    shares = []
-    for rank in range(2):
-        trainer.accelerator = SimpleNamespace(process_index=rank, num_processes=2)
-        shares.append(list(trainer._own_batches(dev)))
+    collate = trainer.data_collator
+    places = [list(evenly.shares(dev, 3, rank, 2, trainer.row_length)) for rank in range(2)]
+    shares = [[collate(batch) for batch in batches] for batches in places]
     assert [len(share) for share in shares] == [2, 2]
     labels = [row[row != IGNORE].tolist() for share in shares for batch in share for row in batch["labels"]]
     assert sorted(label for label in labels if label) == sorted(pair.target.tolist() for pair in dev)
