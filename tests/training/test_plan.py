@@ -20,7 +20,7 @@ from pipeline.recipe.models import LoraRecipe, TrainRecipe
 from pipeline.training.launch import config_file
 from pipeline.training.plan.data import Data, told, unknown
 from pipeline.training.plan.gpus import GPUS, find_gpu
-from pipeline.training.plan.memory import FRAGMENTATION, memory_of, work_of
+from pipeline.training.plan.memory import FRAGMENTATION, checkpoints, memory_of, work_of
 from pipeline.training.plan.sharding import SHARDINGS, read_accelerate
 from pipeline.training.plan.speed import row_flops
 from pipeline.training.plan.student import Base, Counts, build, count, read_base
@@ -262,3 +262,11 @@ def test_fused_attention_is_used_only_inside_of_the_mode() -> None:
     with kernels(gpu=True):
         fused = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
     assert torch.allclose(plain, fused, atol=1e-6)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_plan_computes_activations_twice_where_the_recipe_says_so(asked: bool) -> None:
+    counts = Counts(9_000, 9_000, 10, 10, 8_000, 0, 10, 10)
+    assert checkpoints(counts, TrainRecipe(activation_checkpointing=asked)) is asked
+    assert not checkpoints(counts, TrainRecipe())
+    assert checkpoints(replace(counts, total=2_000_000_000), TrainRecipe())

@@ -61,9 +61,10 @@ class Memory:
         return {**asdict(self), "total": self.total}
 
 
-def checkpoints(counts: Counts) -> bool:
-    """Whether training will compute activations twice, as it decides by itself on a GPU."""
-    return counts.total >= CHECKPOINTED_FROM
+def checkpoints(counts: Counts, train: TrainRecipe) -> bool:
+    """Whether training will compute activations twice on a GPU: the recipe's word, or by the model's size."""
+    asked = train.activation_checkpointing
+    return counts.total >= CHECKPOINTED_FROM if asked is None else asked
 
 
 def work_of(

@@ -124,7 +124,7 @@ def make_plan(base: Base, train: TrainRecipe, data: Data, machine: Machine) -> P
     """
     lora: Any = train.lora  # frozen, so it has a hash
     counts = count(base, lora)
-    checkpointing = checkpoints(counts)
+    checkpointing = checkpoints(counts, train)
     work = work_of(train, machine.sharding, labelled=data.labelled, checkpointing=checkpointing)
     needed = memory(base, counts, train, work, machine.sharding, machine.gpus)
     flops = row_flops(base, counts, train, data, checkpointing=checkpointing)
