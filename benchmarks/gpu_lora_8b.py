@@ -37,7 +37,7 @@ from pipeline.training.data import Row
 from pipeline.training.documents import separate_documents
 from pipeline.training.packing import PackedCollator, build_blocks
 from pipeline.training.plan.data import Data
-from pipeline.training.plan.gpus import GPUS
+from pipeline.training.plan.gpus import by_device_name
 from pipeline.training.plan.memory import memory, work_of
 from pipeline.training.plan.sharding import SHARDINGS
 from pipeline.training.plan.speed import row_flops
@@ -134,12 +134,11 @@ def train(one: Size, recipe: TrainRecipe, data: list[Row], folder: str) -> list[
 
 
 def peak_of(name: str, told: float | None) -> float | None:
-    """The maker's dense bfloat16 FLOP/s of a GPU, by the longest name of ours that its own contains."""
+    """Dense bfloat16 FLOP/s of a GPU: as told, or its maker's figure."""
     if told is not None:
         return told * 1e12
-    words = name.lower().replace(" ", "-")
-    known = sorted((key for key in GPUS if key in words), key=len)
-    return GPUS[known[-1]].flops if known else None
+    known = by_device_name(name)
+    return known.flops if known else None
 
 
 def measure(document: int | None, labelled: float, told: float | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def test_without_a_gpu_a_tiny_model_trains_and_nothing_is_claimed(tmp_path, monk
     assert "says nothing about a GPU" in capsys.readouterr().out
 
 
-def test_a_gpu_is_known_by_the_longest_name_that_fits() -> None:
+def test_a_gpu_is_known_by_its_drivers_name() -> None:
     peak_of = runpy.run_path(str(SCRIPT))["peak_of"]
     assert peak_of("NVIDIA H200", None) == 989.5e12
     assert peak_of("NVIDIA H100 PCIe", None) == 756.5e12

@@ -8,19 +8,18 @@ style is skipped; an interrupted one goes on from its newest whole checkpoint.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
 from transformers import TrainerCallback
 
 from pipeline.models.transformers_load import load_causal, pick_dtype
-from pipeline.recipe.models import LoraRecipe, TrainRecipe
+from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import stop_token
+from pipeline.training.adapter import with_adapter
 from pipeline.training.checkpoint import serve_stop
 from pipeline.training.data import DataReport, load_rows
 from pipeline.training.documents import separate_documents
@@ -60,8 +59,6 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[StudentTrainer
         parameters=sum(weight.numel() for weight in model.parameters()),
         evaluates=dev is not None,
     )
-    if job.train.tracker == "wandb":
-        os.environ["WANDB_PROJECT"] = job.train.project
     trainer = StudentTrainer(
         label_only=job.train.label_only_head,
         model=model,
@@ -85,18 +82,6 @@ def _collator(train: TrainRecipe, model: Any, tokenizer: Any) -> PackedCollator 
         return PackedCollator(documents=separate_documents(model))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     return PaddedCollator(pad or 0)
-
-
-def with_adapter(model: Any, lora: LoraRecipe) -> Any:
-    """Wrap a model with a fresh low-rank adapter on every linear layer but the head."""
-    settings = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,  # type: ignore[arg-type] - a float works, and scales smoothly
-        lora_dropout=lora.dropout,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(model, settings)
 
 
 if __name__ == "__main__":

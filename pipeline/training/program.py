@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
@@ -21,7 +20,7 @@ from pipeline.errors import RecipeError, StaractError, TrainingError
 from pipeline.models.addresses import resolve
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import Recipe, TrainRecipe
-from pipeline.training import checkpoint
+from pipeline.training import checkpoint, tracking
 from pipeline.training.card import write_card
 from pipeline.training.episodes import Episodes
 from pipeline.training.kept import Keep
@@ -32,6 +31,7 @@ from pipeline.training.rows import Export, read_export
 from pipeline.training.sharding import weights_held
 from pipeline.training.watch import Watch
 from pipeline.trajectories.files import write_json
+from pipeline.trajectories.schema import digest
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,8 @@ def train_style(program: Program, job: Job) -> bool:
         watch = Watch(job.train, job.steps, episodes, has_dev=job.has_dev)
         callbacks: list[TrainerCallback] = [ProgressCallback(), checkpoint.WholeCallback(), stop, watch]
         trainer, report = program.prepare(job, callbacks)
+        if job.train.tracker != "none":
+            trainer.add_callback(tracking.Tracker(_tracked(job, report, wanted), watch))
         stop.install()
         describe = partial(_describe, job, trainer, report, wanted)
         started = time.monotonic()
@@ -218,10 +220,7 @@ def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only:
     if recipe.train.model not in recipe.models:
         raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
     accumulation(recipe.train, world_size())  # refused before a model is loaded
-    if recipe.train.tracker != "none" and importlib.util.find_spec(recipe.train.tracker) is None:
-        raise TrainingError(
-            f"tracker {recipe.train.tracker!r} is not installed; run: pip install 'staract[tracking]'"
-        )
+    tracking.check(recipe.train)
     dataset = runs / (recipe.train.run or recipe.name) / "dataset"
     export = read_export(dataset)
     if (wanted := module_for(export.format)) != program.module:
@@ -244,6 +243,12 @@ def _describe(job: Job, trainer: Any, report: Report, wanted: dict[str, Any], fo
     """Write the stamp of a model that was saved into a folder."""
     counts = {"rows": report.rows_kept, "tokens": report.tokens, "labelled_tokens": report.labelled_tokens}
     return checkpoint.describe(folder, trainer.processing_class, wanted, counts, job.train.seed)
+
+
+def _tracked(job: Job, report: Report, wanted: dict[str, Any]) -> tracking.Tracked:
+    tokens, labelled = report.tokens / report.rows_kept, report.labelled_tokens / report.tokens
+    identity = digest(wanted)
+    return tracking.Tracked(job.recipe, job.train, job.name, identity, job.steps, tokens, labelled)
 
 
 def _finish(

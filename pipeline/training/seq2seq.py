@@ -9,7 +9,6 @@ kind ``new:<config.json>`` is made on the spot, and kept in ``<style>.start`` as
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -52,8 +51,6 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[PairTrainer, P
         parameters=model.num_parameters(),
         evaluates=dev is not None,
     )
-    if job.train.tracker == "wandb":
-        os.environ["WANDB_PROJECT"] = job.train.project
     trainer = PairTrainer(
         model=model,
         args=config,

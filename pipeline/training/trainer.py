@@ -249,7 +249,7 @@ def common_arguments(
         "output_dir": str(folder),
         "run_name": run_name,
         "project": recipe.project,
-        "report_to": [] if recipe.tracker == "none" else [recipe.tracker],
+        "report_to": [],  # tracking.py tells the tracker, whose faults must not end the training
         "num_train_epochs": recipe.epochs,
         "max_steps": recipe.max_steps or -1,
         "per_device_train_batch_size": recipe.batch_size,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.environments.registry import load_environment
-from pipeline.evaluation import play
 from pipeline.models.scripted import ScriptedModel
 from pipeline.recipe.models import EnvironmentRecipe
+from pipeline.rollout import crew
 from pipeline.trajectories.store import read_trajectories
 from tests.models.transformers_tiny import write_model
 
@@ -60,7 +60,7 @@ def asked(monkeypatch) -> list[str]:
 
         return ScriptedModel(reply, address=recipe.address)
 
-    monkeypatch.setattr(play, "load_model", load)
+    monkeypatch.setattr(crew, "load_model", load)
     return calls
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +42,26 @@ _SHEETS: Final = {
 
 GPUS: Final = {name: Gpu(name, memory * GB, rate * 1e12) for name, (memory, rate) in _SHEETS.items()}
 """By the name that the command line takes."""
+
+
+_NAMED_OTHERWISE: Final = {
+    "h100-pcie": {"h100", "pcie"},
+    "a100-40": {"a100", "40gb"},
+    "6000ada": {"6000", "ada"},
+}
+"""The words by which drivers name a GPU, where they are not the key itself."""
+_ANOTHER: Final = {"laptop", "mobile", "mig", "nvl", "d", "max"}
+"""Words that make a name that of a slower relative, or of a part."""
+
+
+def by_device_name(name: str) -> Gpu | None:
+    """The GPU that a driver calls by a name (``NVIDIA H100 80GB HBM3``); None where the sheet has it not."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    if words & _ANOTHER:
+        return None
+    fitting = {key: _NAMED_OTHERWISE.get(key, {key}) for key in GPUS}
+    found = [key for key, wanted in fitting.items() if wanted <= words]
+    return GPUS[max(found, key=lambda key: len(fitting[key]))] if found else None
 
 
 def find_gpu(name: str, memory: float | None = None, tflops: float | None = None) -> Gpu:

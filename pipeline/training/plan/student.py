@@ -16,7 +16,7 @@ from pipeline.errors import ModelError
 from pipeline.models.addresses import first_line, local_folder, resolve
 from pipeline.models.folders import ADAPTER, base_address
 from pipeline.recipe.models import LoraRecipe
-from pipeline.training.causal import with_adapter
+from pipeline.training.adapter import with_adapter
 from pipeline.trajectories.files import read_json
 
 META: Final = torch.device("meta")
