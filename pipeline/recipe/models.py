@@ -214,19 +214,6 @@ class SelectRecipe(Section):
     seed: int = 0
 
 
-class PairsRecipe(Section):
-    """Pairs of a success and a failure of the same task, from their first different step on.
-
-    Source: exploration-based trajectory optimisation (Song et al. 2024).
-    """
-
-    per_task: int = Field(default=1, ge=1)
-    """Pairs a task at most."""
-    target: int = Field(default=3000, ge=1)
-    """Pairs at most."""
-    seed: int = 0
-
-
 class ExportRecipe(Section):
     """The dataset to write."""
 
@@ -240,8 +227,6 @@ class ExportRecipe(Section):
     skip_first: bool = True
     """For ``swift``: an episode's first action is no target and not shown, as in the public data. A model
     that is to begin episodes by itself needs ``false``."""
-    pairs: PairsRecipe | None = None
-    """Write pairs to prefer one of, instead of rows to imitate (``messages``, ``text`` and ``tools``)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -256,12 +241,6 @@ class ExportRecipe(Section):
             raise ValueError("the format swift holds actions alone: leave styles out, or write [act]")
         return self
 
-    @model_validator(mode="after")
-    def _pairs_are_written(self) -> ExportRecipe:
-        if self.pairs is not None and self.format in ("swift", "sharegpt"):
-            raise ValueError(f"pairs are not written as {self.format}: take messages, text or tools")
-        return self
-
 
 class LoraRecipe(Section):
     """A low-rank adapter on every linear layer."""
@@ -271,16 +250,6 @@ class LoraRecipe(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     quantize: Literal["nf4"] | None = None
     """Hold the base's weights in four bits (QLoRA); needs bitsandbytes."""
-
-
-class DpoRecipe(Section):
-    """Direct preference optimisation (Rafailov et al. 2023) on pairs that ``export.pairs`` wrote."""
-
-    beta: float = Field(default=0.1, gt=0)
-    """How dear it is to leave the model that training starts from."""
-    loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
-    imitate: float = Field(default=0.0, ge=0)
-    """Weight of a plain imitation loss on the better half."""
 
 
 class ValidateRecipe(Section):
@@ -307,8 +276,6 @@ class TrainRecipe(Section):
     """Which of the dataset's styles to train, one student each; by default all that were exported."""
     lora: LoraRecipe | None = None
     """None fine-tunes every weight."""
-    dpo: DpoRecipe | None = None
-    """Prefer instead of imitate: ``model`` is then a student, whom the pairs correct."""
     epochs: float = Field(default=1.0, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-4, gt=0)
