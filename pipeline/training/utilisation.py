@@ -48,7 +48,7 @@ def utilisation(
         devices: how many train together.
     """
     peak = _peak(model.device, bf16=bf16, devices=devices)
-    if peak is None or train.dpo is not None:
+    if peak is None:
         return None
     base = Base(inner(model).config, "the student")
     lora: Any = train.lora  # frozen, so it has a hash
