@@ -16,10 +16,10 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from pipeline.models.transformers_load import load_causal, pick_dtype
+from pipeline.models.transformers_load import pick_dtype
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import stop_token
-from pipeline.training.adapter import with_adapter
+from pipeline.training.adapter import hold_in_float32, load_base, with_adapter
 from pipeline.training.checkpoint import serve_stop
 from pipeline.training.data import DataReport, load_rows
 from pipeline.training.documents import separate_documents
@@ -38,10 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[StudentTrainer, DataReport]:
     dtype = pick_dtype(job.train.dtype)
-    # Weights that are trained stay in float32: bfloat16 cannot hold the small steps of fine-tuning.
-    weights = torch.float32 if job.train.lora is None else dtype
     with unsharded():
-        model, tokenizer = load_causal(job.address, weights, "cpu")
+        model, tokenizer = load_base(job.address, job.train, dtype)
     if job.export.renderer != "text":
         serve_stop(model, stop_token(tokenizer))
     blocks, report = _blocks(job, tokenizer, "train.jsonl")
@@ -56,7 +54,7 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[StudentTrainer
         job.steps,
         job.name,
         bf16=dtype is torch.bfloat16,
-        parameters=sum(weight.numel() for weight in model.parameters()),
+        parameters=model.num_parameters(),  # of four bits, two are in one element
         evaluates=dev is not None,
     )
     trainer = StudentTrainer(
@@ -69,6 +67,8 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[StudentTrainer
         processing_class=tokenizer,
         callbacks=callbacks,
     )
+    if job.train.lora is not None and job.train.lora.quantize:
+        hold_in_float32(model)
     return trainer, report
 
 

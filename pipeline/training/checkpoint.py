@@ -73,6 +73,8 @@ def identity(
     train = recipe.model_dump(mode="json", exclude=free)
     if recipe.validate_on is not None:
         del train["validate_on"]["concurrency"]
+    if recipe.lora is not None and recipe.lora.quantize is None:
+        del train["lora"]["quantize"]  # a key that older stamps lack
     data = {path.name: sha256(path) for path in sorted((dataset / style).glob("*.jsonl"))}
     return {
         "style": style,

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import torch
 
+from pipeline.errors import ModelError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.training.plan.data import Data
 from pipeline.training.plan.gpus import by_device_name
 from pipeline.training.plan.speed import row_flops
 from pipeline.training.plan.student import Base, count, inner
+from pipeline.training.sharding import unsharded
 
 SIDE: Final = 1024
 """Rows and columns of the matrices by which a processor's speed is measured."""
@@ -53,7 +55,12 @@ def utilisation(
     base = Base(inner(model).config, "the student")
     lora: Any = train.lora  # frozen, so it has a hash
     data = Data(1, tokens, tokens, labelled, "")
-    row = row_flops(base, count(base, lora), train, data, checkpointing=False)
+    try:
+        with unsharded():
+            counts = count(base, lora)
+    except ModelError:
+        return None  # of a model that no config builds
+    row = row_flops(base, counts, train, data, checkpointing=False)
     return Utilisation(row / tokens, peak * devices)
 
 

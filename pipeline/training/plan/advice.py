@@ -40,25 +40,47 @@ def refusal(plan: Plan) -> str:
 
 
 def changes(plan: Plan) -> Iterator[Change]:
-    """What to try, the gentlest first: smaller passes, more splitting, both, then an adapter.
+    """What to try, the gentlest first: smaller passes, more splitting, both, an adapter, a base in four bits.
 
     Rows a step stay what they are. Computing activations twice is no choice: training decides on it by
     the model's size.
     """
     train, sharding = plan.train, plan.machine.sharding
-    stronger = _stronger(sharding, plan.machine.gpus)
+    stronger = [] if _in_four_bits(train) else _stronger(sharding, plan.machine.gpus)
     yield from _smaller(train, sharding, "")
     for other in stronger:
         yield Change(f"train.accelerate={other.name}", train, other)
         yield from _smaller(train, other, f"train.accelerate={other.name}")
-    if train.lora is not None or plan.base.pairs:
+    if plan.base.pairs or _in_four_bits(train):
         return
+    if train.lora is None:
+        yield from _adapters(train, [sharding, *stronger])
+    yield from _four_bits(train, sharding, plan.machine.gpus)
+
+
+def _in_four_bits(train: TrainRecipe) -> bool:
+    return train.lora is not None and train.lora.quantize is not None
+
+
+def _adapters(train: TrainRecipe, shardings: list[Sharding]) -> Iterator[Change]:
     adapter = train.model_copy(update={"lora": LoraRecipe()})
-    for other in [sharding, *stronger]:
+    for other in shardings:
         words = f"train.lora.rank={LoraRecipe().rank}"
-        words += f" train.accelerate={other.name}" if other is not sharding else ""
+        words += f" train.accelerate={other.name}" if other is not shardings[0] else ""
         yield Change(words, adapter, other)
         yield from _smaller(adapter, other, words)
+
+
+def _four_bits(train: TrainRecipe, sharding: Sharding, gpus: int) -> Iterator[Change]:
+    """Every device holds such a base whole."""
+    lora = (train.lora or LoraRecipe()).model_copy(update={"quantize": "nf4"})
+    words = ("" if train.lora else f"train.lora.rank={lora.rank} ") + "train.lora.quantize=nf4"
+    if sharding.engine != "torch":
+        sharding = SHARDINGS["ddp" if gpus > 1 else "none"]
+        words += f" train.accelerate={'ddp' if gpus > 1 else 'single_gpu'}"
+    packed = train.model_copy(update={"lora": lora})
+    yield Change(words, packed, sharding)
+    yield from _smaller(packed, sharding, words)
 
 
 def _smaller(train: TrainRecipe, sharding: Sharding, words: str) -> Iterator[Change]:

@@ -20,6 +20,8 @@ BUCKET: Final = 500_000_000
 """Gradients that DeepSpeed reduces at a time (``reduce_bucket_size``)."""
 SUBGROUP: Final = 1_000_000_000
 """Weights that stage 3 updates at a time (``sub_group_size``)."""
+NF4: Final = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a weight in four bits: 64 share a byte of scale, 256 such bytes a float32 (QLoRA, section 3)."""
 CONTEXT: Final = 1.0e9
 """Bytes of the CUDA context, its kernels and the workspace of matrix products: a customary figure."""
 COLLECTIVES: Final = 1.0e9
@@ -133,16 +135,20 @@ def memory_of(
 def _plain(counts: Counts, pass_: Activations, work: Work, _: Sharding, gpus: int, passes: int) -> Memory:
     """Everything on every device; DDP adds a second copy of the gradients, which it sends."""
     frozen = counts.total - counts.trained
+    size = 2 if work.half else 4
+    # A matrix in four bits is unpacked when it is used, one at a time.
+    four = work.lora is not None and work.lora.quantize is not None
+    packed, unpacked = (counts.linear, size * counts.matrix) if four else (0, 0)
     gradients = 4.0 * counts.trained
     if passes == 1:
         # They come while activations go: what counts is the worst moment of both together.
         gradients = max(gradients, float(pass_.growing)) - pass_.peak
     return Memory(
-        weights=4.0 * counts.trained + (2 if work.half else 4) * frozen,
+        weights=4.0 * counts.trained + NF4 * packed + size * (frozen - packed),
         gradients=gradients,
         optimizer=float(MOMENTS * counts.trained),
         communication=4.0 * counts.trained if gpus > 1 else 0.0,
-        gathered=0.0,
+        gathered=float(unpacked),
         activations=float(pass_.peak),
         reserve=0.0,
     )

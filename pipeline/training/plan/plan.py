@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.errors import RecipeError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.training.layout import accumulation
 from pipeline.training.plan.data import Data
@@ -120,9 +121,15 @@ def make_plan(base: Base, train: TrainRecipe, data: Data, machine: Machine) -> P
 
     Raises:
         ModelError: the model cannot be built or traced.
-        RecipeError: the rows of a step do not fall into whole passes on so many GPUs.
+        RecipeError: the rows of a step do not fall into whole passes on so many GPUs, or a base in four bits
+            was to be split over them.
     """
     lora: Any = train.lora  # frozen, so it has a hash
+    if lora is not None and lora.quantize and machine.sharding.engine != "torch":
+        raise RecipeError(
+            f"train.lora.quantize: a base in four bits is not split by {machine.sharding.name}; take "
+            "--sharding none or ddp"
+        )
     counts = count(base, lora)
     checkpointing = checkpoints(counts, train)
     work = work_of(train, machine.sharding, labelled=data.labelled, checkpointing=checkpointing)

@@ -51,6 +51,10 @@ class Counts:
     """The largest block that FSDP gathers by itself."""
     rest: int
     """What stands outside such blocks."""
+    linear: int = 0
+    """The part of ``body`` that four bits would hold: weights of linear layers."""
+    matrix: int = 0
+    """The largest of them."""
 
 
 def read_base(address: str, config: Path | None = None) -> Base:
@@ -136,6 +140,7 @@ def count(base: Base, lora: LoraRecipe | None) -> Counts:
         head: Any = plain.get_output_embeddings().weight
         outside = embedding.numel() + (0 if head is embedding else head.numel())
         added = sum(size for name, size in sizes.items() if ".lora_" in name)
+        matrices = [size.weight.numel() for size in _linear(plain)]
         layers = [_size(module) for module in plain.modules() if _is_block(plain, module)]
         return Counts(
             total=sum(sizes.values()),
@@ -146,11 +151,23 @@ def count(base: Base, lora: LoraRecipe | None) -> Counts:
             encoder=_size(plain.get_encoder()) - embedding.numel() if base.pairs else 0,
             layer=max(layers, default=0),
             rest=sum(sizes.values()) - sum(layers),
+            linear=sum(matrices),
+            matrix=max(matrices, default=0),
         )
 
 
 def _size(module: Any) -> int:
     return sum(weight.numel() for weight in module.parameters())
+
+
+def _linear(model: Any) -> list[torch.nn.Linear]:
+    """Linear layers but the head, without adapters."""
+    head, named = model.get_output_embeddings(), model.named_modules()
+    return [
+        module
+        for name, module in named
+        if isinstance(module, torch.nn.Linear) and module is not head and ".lora_" not in name
+    ]
 
 
 def _is_block(model: Any, module: Any) -> bool:

@@ -39,6 +39,7 @@ def _student(plan: Plan) -> Iterator[str]:
     bare = counts.total - counts.embedding
     yield _row("parameters", f"{counts.total:,} ({bare:,} without embeddings)")
     how = f"LoRA of rank {train.lora.rank}" if train.lora else "every weight"
+    how += ", base in 4 bits" if train.lora and train.lora.quantize else ""
     yield _row("trained", f"{counts.trained:,} ({how})")
     lengths = f"{train.max_length:,} tokens"
     lengths += f" and targets of {train.target_length}" if plan.base.pairs else ""
