@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from pipeline.errors import ModelError, RecipeError, TrainingError
 from pipeline.models.addresses import read_stamp
@@ -20,11 +20,11 @@ from pipeline.training.adapter import load_base
 from pipeline.training.checkpoint import identity
 from pipeline.training.plan.advice import changes
 from pipeline.training.plan.data import unknown
-from pipeline.training.plan.gpus import GB, Gpu
-from pipeline.training.plan.memory import memory_of, work_of
+from pipeline.training.plan.gpus import GPUS
+from pipeline.training.plan.memory import Memory, memory_of, work_of
 from pipeline.training.plan.plan import Machine, Plan, make_plan
 from pipeline.training.plan.sharding import SHARDINGS
-from pipeline.training.plan.student import Base, count, read_base
+from pipeline.training.plan.student import Base, Counts, count, read_base
 from pipeline.training.plan.table import lines
 from pipeline.training.plan.trace import Activations
 from tests.training.making import save_base
@@ -172,13 +172,13 @@ def test_what_an_8b_takes_in_four_bits() -> None:
 
 
 def _plan(lora: LoraRecipe | None, sharding: str = "none", gpus: int = 1) -> Plan:
-    config = AutoConfig.for_model(
-        "llama", hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=500,
-    )  # fmt: skip
+    """A plan that nobody has traced."""
+    base = read_base("Llama-3.1-8B", CONFIGS / "llama_3_1_8b.json")
     train = TrainRecipe(lora=lora, batch_size=2, max_length=64)
-    machine = Machine(Gpu("small", 2 * GB, 1e14), gpus, SHARDINGS[sharding])
-    return make_plan(Base(config, "tiny"), train, unknown(train, None), machine)
+    machine = Machine(GPUS["4090"], gpus, SHARDINGS[sharding])
+    counts = Counts(total=9, trained=1, embedding=1, head=1, body=6, encoder=0, layer=3, rest=3)
+    nothing = Memory(0, 0, 0, 0, 0, 0, 0)
+    return Plan(base, train, machine, unknown(train, None), counts, True, nothing, 1.0)
 
 
 def test_four_bits_are_advised_last_and_are_not_split() -> None:
@@ -191,6 +191,7 @@ def test_four_bits_are_advised_last_and_are_not_split() -> None:
     assert [change.words for change in changes(_plan(QLORA, "ddp", 2))] == [
         "train.batch_size=1 train.accumulation=2"
     ]
+    split = _plan(QLORA, "zero3", 2)
     with pytest.raises(RecipeError, match="four bits is not split by zero3"):
-        _plan(QLORA, "zero3", 2)
+        make_plan(split.base, split.train, split.data, split.machine)
     assert any("LoRA of rank 4, base in 4 bits" in line for line in lines(_plan(QLORA), "tiny"))

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from pipeline.recipe.models import LoraRecipe, TrainRecipe
 from pipeline.training.episodes import Episodes
 from pipeline.training.plan.gpus import by_device_name
+from pipeline.training.plan.student import count
 from pipeline.training.tracking_table import LONGEST, ROWS, episode_rows, harmless, scrubbed
 from pipeline.training.utilisation import Utilisation, utilisation
 from pipeline.trajectories.schema import Grade, Outcome, Step, Task, Trajectory
@@ -198,7 +200,7 @@ def test_wandb_without_a_key_is_refused_before_anything_is_loaded(
     wandb: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("pipeline.training.causal.load_causal", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("pipeline.training.causal.load_base", lambda *_: pytest.fail("a model was loaded"))
     place = Place(tmp_path, base, count=2)
     assert place.train("train.tracker=wandb") == 2
     assert "wandb has no key; run `wandb login`, set WANDB_API_KEY" in capsys.readouterr().err
@@ -309,3 +311,23 @@ def test_the_share_counts_what_the_loss_needs() -> None:
     assert 1e8 < full.peak < 1e15, "measured here"
     assert utilisation(model, TrainRecipe(), 100, 0.25, bf16=False, devices=2) is None, "cores are shared"
     assert Utilisation(flops=2e9, peak=1e12).share(250) == 0.5
+
+
+def test_the_share_is_counted_on_a_model_that_no_rank_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rank 0 counts by itself: under stage 3 a split model would wait for the others for ever.
+    inside: list[bool] = []
+
+    @contextmanager
+    def unsharded() -> Iterator[None]:
+        inside.append(True)
+        yield
+        inside.append(False)
+
+    def counted(*given: Any) -> Any:
+        assert inside == [True]
+        return count(*given)
+
+    monkeypatch.setattr("pipeline.training.utilisation.unsharded", unsharded)
+    monkeypatch.setattr("pipeline.training.utilisation.count", counted)
+    assert utilisation(make_model(400), TrainRecipe(), 100, 0.25, bf16=False, devices=1) is not None
+    assert inside == [True, False]
