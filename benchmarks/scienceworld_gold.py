@@ -1,12 +1,10 @@
-"""The gold oracle, or the random agent, on the published evaluation set: ten test variations a task.
+"""The gold oracle on the published evaluation set: ten test variations a task.
 
     python benchmarks/scienceworld_gold.py
     python benchmarks/scienceworld_gold.py --kinds 4-1 7-1 --json out.json
-    python benchmarks/scienceworld_gold.py --random 0
 
 Generates each of the 271 gold paths, plays it with a limit of 1,000 moves and lists every episode that
 does not reach 100 with what happened. Also checks that the text of each task is the simulator's own.
-With `--random SEED` valid actions are drawn instead, with the customary limit of 100 moves.
 Needs the extra scienceworld; generating a path takes from half a second to half a minute.
 """
 
@@ -20,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.environments.base import Observation
-from pipeline.environments.scienceworld.chance import random_action
 from pipeline.environments.scienceworld.environment import ScienceWorldEnvironment
 from pipeline.environments.scienceworld.episode import ScienceWorldEpisode
 from pipeline.environments.scienceworld.names import BY_ID, GOLD_STEPS
@@ -52,24 +49,6 @@ def play(world: ScienceWorldEnvironment, task: Task) -> dict[str, Any]:
         episode.close()
     row["seconds"] = round(time.perf_counter() - start, 2)
     return row
-
-
-def wander(world: ScienceWorldEnvironment, task: Task, seed: int) -> dict[str, Any]:
-    """One episode of the random agent: points and length."""
-    start, length, done = time.perf_counter(), 0, False
-    episode = world.episode(task)
-    row: dict[str, Any] = {"id": task.id, "kind": task.kind, "points": None, "reason": ""}
-    try:
-        episode.reset()
-        while not done and length < world.max_steps:
-            length += 1
-            done = episode.step(random_action(episode.valid_actions(), seed, length)).done
-        row["points"] = round(100 * episode.grade().metrics["score_published"])
-    except EnvironmentFault as error:
-        row["reason"] = str(error)
-    finally:
-        episode.close()
-    return {**row, "length": length, "seconds": round(time.perf_counter() - start, 2)}
 
 
 def described(episode: ScienceWorldEpisode, task: Task) -> bool:
@@ -109,15 +88,13 @@ def main() -> None:
     )
     parser.add_argument("--kinds", nargs="*", default=[], help="only these tasks, by id or name")
     parser.add_argument("--panel", default="test_first10", help="test_first10, test_mini or test_mini_2")
-    parser.add_argument("--random", type=int, metavar="SEED", help="the random agent instead of the oracle")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    moves = GOLD_STEPS if options.random is None else 100
-    world = ScienceWorldEnvironment(kinds=options.kinds, max_steps=moves, simulators=1, timeout=600)
+    world = ScienceWorldEnvironment(kinds=options.kinds, max_steps=GOLD_STEPS, simulators=1, timeout=600)
     split, ids = world.listed[options.panel]
     rows: list[dict[str, Any]] = []
     for task in named_panel(split, world.tasks(split), ids, options.panel).tasks:
-        rows.append(play(world, task) if options.random is None else wander(world, task, options.random))
+        rows.append(play(world, task))
         if rows[-1]["reason"]:
             print(f"{task.id}: {rows[-1]['points']} points: {rows[-1]['reason']}", flush=True)
         if rows[-1].get("described") is False:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.bootstrap.rules import ORDER
 from pipeline.trajectories.schema import Record
+from pipeline.trajectories.text import printable
 
 KEPT = "kept"
 """The verdict on a trajectory that no rule took."""
@@ -101,4 +102,4 @@ def _cells(ledger: Ledger, kinds: list[str], verdict: str) -> list[str]:
 
 def _plain(cell: str) -> str:
     """A name from a data file, made harmless in a table: no bar, no control character."""
-    return "".join(char if char.isprintable() else " " for char in cell).replace("|", "\\|")
+    return printable(cell).replace("|", "\\|")

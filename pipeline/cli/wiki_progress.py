@@ -1,21 +1,17 @@
-"""How a build of a wiki goes: a bar on a terminal, a plain line every few seconds elsewhere."""
+"""How a build of a wiki goes: pages or titles, the rate, and the time left."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-from rich.text import Text
 
 from pipeline.environments.wiki.build import BuildState
+from pipeline.rollout.bar import Bar
 from pipeline.rollout.projection import duration
-
-EVERY_SECONDS: Final = 5.0
-"""The shortest time between two plain lines."""
 
 
 class BuildProgress:
@@ -35,43 +31,27 @@ class BuildProgress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._title, self._size = title, size
-        self._console = console or Console(stderr=True)
+        self._size = size
+        self._bar = Bar(title, console, clock)
         self._clock = clock
         self._begun: BuildState | None = None
-        self._start = self._said = clock()
-        self._bar: Progress | None = None
+        self._start = clock()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[state]}", markup=False),
-                console=self._console,
-            )
-            self._bar.add_task(self._title, total=1.0, state="")
-            self._bar.start()
+        self._bar.start(1.0, "")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._bar.stop()
 
     def advance(self, state: BuildState) -> None:
         """Show a state; the first of a phase begins its clock."""
-        now = self._clock()
         begins = self._begun is None or self._begun.phase != state.phase
         if begins:
-            self._begun, self._start = state, now
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=self._share(state), state=self.line(state))
-        elif begins or now - self._said >= EVERY_SECONDS:
-            self._said = now
-            self._console.print(Text(f"{self._title}: {self.line(state)}"), soft_wrap=True)
+            self._begun, self._start = state, self._clock()
+        self._bar.show(self._share(state), lambda: self.line(state), at_once=begins)
 
     def line(self, state: BuildState) -> str:
         """The state in words."""

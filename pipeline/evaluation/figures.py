@@ -1,17 +1,23 @@
-"""The ReAct paper's figures of curves: accuracy against votes (2), and against model sizes (3); and groups.
-
-Lines differ in colour (Okabe-Ito palette), marker and dashes, so that they also read in black and
-white. matplotlib is imported when a figure is drawn.
-"""
+"""The ReAct paper's figures of curves: accuracy against votes (2) and model sizes (3); and groups."""
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.evaluation.canvas import (
+    COLOURS,
+    bar_style,
+    legend_beside,
+    line_style,
+    new_figure,
+    no_formulas,
+    open_frame,
+    to_image,
+    whiskers,
+    whole_ticks,
+)
 from pipeline.evaluation.kinds import KindTable
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.plots import METRIC_NAMES, label
@@ -21,14 +27,8 @@ from pipeline.trajectories.schema import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KINDS: Final[tuple[RowKind, ...]] = ("prompted", "fine-tuned")
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_HATCHES = ("", "///", "...", "xxx", "\\\\\\\\", "ooo", "++")
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
 class SizePoint(Record):
@@ -60,22 +60,22 @@ def plot_votes(
         confidence: of the band around the curve.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    figure = _figure(8.0, 5.0)
+    figure = new_figure(8.0, 5.0)
     axes = figure.subplots()
     samples = [point.samples for point in points]
     lows, highs = [point.ci_low for point in points], [point.ci_high for point in points]
-    axes.fill_between(samples, lows, highs, color=_COLOURS[0], alpha=0.15, linewidth=0)
+    axes.fill_between(samples, lows, highs, color=COLOURS[0], alpha=0.15, linewidth=0)
     name = f"vote, with its {confidence:.0%} interval"
-    axes.plot(samples, [point.mean for point in points], label=name, **_style(0))
+    axes.plot(samples, [point.mean for point in points], label=name, **line_style(0))
     for place, (method, value) in enumerate(others.items(), start=1):
-        style = {key: kept for key, kept in _style(place).items() if not key.startswith("marker")}
+        style = {key: kept for key, kept in line_style(place).items() if not key.startswith("marker")}
         axes.axhline(value, label=label(method), **style)
     axes.set_xlabel("samples in the vote")
     _finish(axes, METRIC_NAMES[metric], max([*highs, *others.values()]))
-    _whole_ticks(axes)
+    whole_ticks(axes)
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {points[0].episodes} tasks", fontsize=13)
-    _legend(figure, axes)
-    return _image(figure, image_format)
+    legend_beside(figure, axes)
+    return to_image(figure, image_format)
 
 
 def plot_sizes(
@@ -89,20 +89,20 @@ def plot_sizes(
         confidence: of the whiskers.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    figure = _figure(10.0, 5.0)
+    figure = new_figure(10.0, 5.0)
     panels: Sequence[Axes] = list(figure.subplots(1, len(KINDS), sharey=True))
     methods = list(dict.fromkeys(point.method for point in points))
     for axes, kind in zip(panels, KINDS, strict=True):
         for place, method in enumerate(methods):
             shown = [point for point in points if (point.kind, point.method) == (kind, method)]
-            _line(axes, sorted(shown, key=lambda point: point.parameters), label(method), _style(place))
+            _line(axes, sorted(shown, key=lambda point: point.parameters), label(method), line_style(place))
         axes.set_title(kind)
         _size_axis(axes, points)
         name = f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval" if axes is panels[0] else ""
         _finish(axes, name, max(point.ci_high for point in points))
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by model size", fontsize=13)
-    _legend(figure, panels[0])
-    return _image(figure, image_format)
+    legend_beside(figure, panels[0])
+    return to_image(figure, image_format)
 
 
 def plot_groups(
@@ -116,30 +116,22 @@ def plot_groups(
         confidence: of the whiskers.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    figure = _figure(9.0, 5.0)
+    figure = new_figure(9.0, 5.0)
     axes = figure.subplots()
     names = [mean.group for mean in table.entries[0].groups]
     width = 0.8 / len(table.entries)
     for place, entry in enumerate(table.entries):
         means = entry.groups
         middles = [group + width * (place - (len(table.entries) - 1) / 2) for group in range(len(names))]
-        # A mean can lie a rounding error outside its interval; whiskers must not be negative.
-        whiskers = [
-            [max(0.0, m.mean - m.ci_low) for m in means],
-            [max(0.0, m.ci_high - m.mean) for m in means],
-        ]
-        options: dict[str, Any] = {
-            "color": _COLOURS[place % len(_COLOURS)],
-            "hatch": _HATCHES[place % len(_HATCHES)],
-            "edgecolor": "white",
-            "capsize": 3,
-        }
-        axes.bar(middles, [m.mean for m in means], width, yerr=whiskers, label=label(entry.entry), **options)
+        values = [mean.mean for mean in means]
+        reach = whiskers(values, [mean.ci_low for mean in means], [mean.ci_high for mean in means])
+        style: dict[str, Any] = {**bar_style(place), "capsize": 3}
+        axes.bar(middles, values, width, yerr=reach, label=label(entry.entry), **style)
     axes.set_xticks(range(len(names)), names)
     _finish(axes, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval", _highest(table))
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} by group of tasks", fontsize=13)
-    _legend(figure, axes)
-    return _image(figure, image_format)
+    legend_beside(figure, axes)
+    return to_image(figure, image_format)
 
 
 def _highest(table: KindTable) -> float:
@@ -149,14 +141,8 @@ def _highest(table: KindTable) -> float:
 def _line(axes: Axes, points: Sequence[SizePoint], name: str, style: dict[str, Any]) -> None:
     # Drawn even where it is empty, so that the legend holds every method.
     values = [point.value for point in points]
-    # A mean can lie a rounding error outside its interval; whiskers must not be negative.
-    whiskers = [
-        [max(0.0, point.value - point.ci_low) for point in points],
-        [max(0.0, point.ci_high - point.value) for point in points],
-    ]
-    axes.errorbar(
-        [point.parameters for point in points], values, yerr=whiskers, capsize=3, label=name, **style
-    )
+    reach = whiskers(values, [point.ci_low for point in points], [point.ci_high for point in points])
+    axes.errorbar([point.parameters for point in points], values, yerr=reach, capsize=3, label=name, **style)
 
 
 def _size_axis(axes: Axes, points: Sequence[SizePoint]) -> None:
@@ -166,54 +152,11 @@ def _size_axis(axes: Axes, points: Sequence[SizePoint]) -> None:
     axes.minorticks_off()
     axes.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
     axes.set_xlabel("model size")
-    for text in axes.get_xticklabels():
-        text.set_parse_math(False)  # a dollar sign in a model's name is no formula
-
-
-def _whole_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _style(place: int) -> dict[str, Any]:
-    return {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "marker": _MARKERS[place % len(_MARKERS)],
-        "linestyle": _DASHES[place % len(_DASHES)],
-        "linewidth": 1.6,
-        "markersize": 5,
-    }
+    no_formulas(axes.get_xticklabels())
 
 
 def _finish(axes: Axes, name: str, highest: float) -> None:
     # From 0, and to a round number above all that is drawn: small scores stay apart.
     axes.set_ylim(0.0, min(1.0, math.ceil(10 * highest + 0.5) / 10))
     axes.set_ylabel(name)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    legend = figure.legend(handles, labels, loc="outside right upper", frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-
-
-def _image(figure: Figure, image_format: str) -> bytes:
-    picture = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a label in a script that the font lacks
-        figure.savefig(picture, format=image_format, dpi=150)
-    return picture.getvalue()
+    open_frame(axes, "y")

@@ -1,19 +1,18 @@
 """The picture of a report: one bar a row, with its confidence interval.
 
-Bars differ in colour (of the Okabe-Ito palette, told apart with any colour vision) and in hatch,
-so that the picture also reads in black and white. matplotlib is imported when a picture is drawn.
+Bars differ in colour and in hatch, so that the picture also reads in black and white.
 """
 
 from __future__ import annotations
 
-import io
 import textwrap
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline.evaluation.canvas import new_figure, no_formulas, open_frame, to_image, whiskers
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.rows import Row, RowKind
+from pipeline.trajectories.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,21 +47,13 @@ def draw_bars(
         split: The panel's split, for the title.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     shown = list(rows[:MAX_BARS])
-    figure = Figure(figsize=(8.0, 1.5 + 0.55 * len(shown)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(8.0, 1.5 + 0.55 * len(shown))
     axes = figure.subplots()
     _bars(axes, shown, metric)
     _labels(axes, shown, f"{METRIC_NAMES[metric]} with its {confidence:.0%} interval")
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {rows[0].n} {split} tasks", fontsize=13)
-    picture = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a label in a script that the font lacks
-        figure.savefig(picture, format=image_format, dpi=150)
-    return picture.getvalue()
+    return to_image(figure, image_format)
 
 
 def _bars(axes: Axes, rows: Sequence[Row], metric: Metric) -> None:
@@ -73,9 +64,8 @@ def _bars(axes: Axes, rows: Sequence[Row], metric: Metric) -> None:
         options: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "height": 0.7}
         axes.barh(place, value, label=None if row.kind in seen else row.kind, **options)
         seen.add(row.kind)
-        # A mean can lie a rounding error outside its interval; whiskers must not be negative.
-        whiskers = [[max(0.0, value - row.ci_low)], [max(0.0, row.ci_high - value)]]
-        axes.errorbar(value, place, xerr=whiskers, color="black", capsize=4, linewidth=1.3)
+        reach = whiskers([value], [row.ci_low], [row.ci_high])
+        axes.errorbar(value, place, xerr=reach, color="black", capsize=4, linewidth=1.3)
         axes.text(max(row.ci_high, value) + 0.015, place, f"{value:.2f}", va="center", fontsize=11)
     handles, labels = axes.get_legend_handles_labels()
     axes.figure.legend(handles, labels, loc="outside lower right", ncols=3, frameon=False)
@@ -83,18 +73,14 @@ def _bars(axes: Axes, rows: Sequence[Row], metric: Metric) -> None:
 
 def _labels(axes: Axes, rows: Sequence[Row], caption: str) -> None:
     axes.set_yticks(range(len(rows)), [label(row.name) for row in rows], fontsize=10)
-    for text in axes.get_yticklabels():
-        text.set_parse_math(False)  # a dollar sign in a model's name is no formula
+    no_formulas(axes.get_yticklabels())
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.1)
     axes.set_xticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.set_xlabel(caption)
-    axes.grid(axis="x", color="#dddddd", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    open_frame(axes, "x")
 
 
 def label(name: str) -> str:
     """A row's name folded into at most three short lines of printable characters."""
-    printable = "".join(c if c.isprintable() else " " for c in name)
-    return "\n".join(textwrap.wrap(printable, _LABEL_WIDTH, max_lines=_LABEL_LINES, placeholder=" …"))
+    return "\n".join(textwrap.wrap(printable(name), _LABEL_WIDTH, max_lines=_LABEL_LINES, placeholder=" …"))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import StoreError
+from pipeline.evaluation.canvas import (
+    new_figure,
+    no_formulas,
+    open_frame,
+    to_image,
+    whiskers,
+    whole_ticks,
+)
 from pipeline.evaluation.entrants import STUDENT
 from pipeline.evaluation.metrics import Metric
 from pipeline.evaluation.plots import METRIC_NAMES
@@ -118,41 +125,26 @@ def draw_rounds(result: Rounds, image_format: str = "png") -> bytes:
         result: at least one round.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.4, 4.0)
     axes = figure.subplots()
     numbers = [one.number for one in result.rounds]
     test = [one.test for one in result.rounds]
-    # A mean can lie a rounding error outside its interval; whiskers must not be negative.
-    whiskers = [
-        [max(0.0, one.test - one.ci_low) for one in result.rounds],
-        [max(0.0, one.ci_high - one.test) for one in result.rounds],
-    ]
+    reach = whiskers(test, [one.ci_low for one in result.rounds], [one.ci_high for one in result.rounds])
     name = f"test {METRIC_NAMES[result.metric]}, {result.test_tasks} tasks"
-    axes.errorbar(numbers, test, yerr=whiskers, capsize=3, marker="o", color="#0072B2", label=name)
+    axes.errorbar(numbers, test, yerr=reach, capsize=3, marker="o", color="#0072B2", label=name)
     dev = [one.dev for one in result.rounds]
     label = f"dev reward, {result.dev_tasks} tasks"
     axes.plot(numbers, dev, marker="s", linestyle="--", color="#D55E00", label=label)
     best = next(one for one in result.rounds if one.number == result.best)
     axes.scatter([best.number], [best.dev], s=130, facecolors="none", edgecolors="black", label="best on dev")
     _axes(axes)
-    title = figure.suptitle(f"{result.recipe}: rounds", fontsize=12)
-    title.set_parse_math(False)  # a dollar sign in a name is no formula
-    picture = io.BytesIO()
-    figure.savefig(picture, format=image_format, dpi=150)
-    return picture.getvalue()
+    no_formulas([figure.suptitle(f"{result.recipe}: rounds", fontsize=12)])
+    return to_image(figure, image_format)
 
 
 def _axes(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_ticks(axes)
     axes.set_xlabel("round (0: the first teacher's trajectories alone)")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]), top=max(1.02, axes.get_ylim()[1]))
-    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    open_frame(axes, "y")
     axes.legend(frameon=False)

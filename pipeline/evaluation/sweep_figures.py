@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.evaluation.canvas import (
+    legend_beside,
+    line_style,
+    new_figure,
+    open_frame,
+    to_image,
+    whiskers,
+    whole_ticks,
+)
 from pipeline.evaluation.plots import METRIC_NAMES, label
 from pipeline.evaluation.sweep import Point, Sweep
 from pipeline.evaluation.tables import Sheet, escaped, to_markdown
@@ -18,9 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PICTURE: Final = "sweep.png"
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
-_DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
 def sweep_sheet(sweep: Sweep) -> Sheet:
@@ -97,11 +102,7 @@ def draw_sweep(sweep: Sweep, image_format: str = "png") -> bytes:
         sweep: at least one point.
         image_format: ``png`` (150 dots an inch) or ``svg``.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(8.0, 5.0)
     axes = figure.subplots()
     for place, method in enumerate(dict.fromkeys(point.method for point in sweep.points)):
         _line(axes, [point for point in sweep.points if point.method == method], place)
@@ -109,33 +110,15 @@ def draw_sweep(sweep: Sweep, image_format: str = "png") -> bytes:
     _axes(axes, sweep)
     name = METRIC_NAMES[sweep.metric].capitalize()
     figure.suptitle(f"{name} on {sweep.size} {sweep.split} tasks, by training step", fontsize=13)
-    handles, labels = axes.get_legend_handles_labels()
-    legend = figure.legend(handles, labels, loc="outside right upper", frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # a dollar sign in a method's name is no formula
-    picture = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a label in a script that the font lacks
-        figure.savefig(picture, format=image_format, dpi=150)
-    return picture.getvalue()
+    legend_beside(figure, axes)
+    return to_image(figure, image_format)
 
 
 def _line(axes: Axes, points: Sequence[Point], place: int) -> None:
     ordered = sorted(points, key=lambda point: point.step)
-    # A mean can lie a rounding error outside its interval; whiskers must not be negative.
-    whiskers = [
-        [max(0.0, point.value - point.ci_low) for point in ordered],
-        [max(0.0, point.ci_high - point.value) for point in ordered],
-    ]
-    style: dict[str, Any] = {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "marker": _MARKERS[place % len(_MARKERS)],
-        "linestyle": _DASHES[place % len(_DASHES)],
-    }
     steps, values = [point.step for point in ordered], [point.value for point in ordered]
-    axes.errorbar(
-        steps, values, yerr=whiskers, capsize=3, markersize=5, label=label(points[0].method), **style
-    )
+    reach = whiskers(values, [point.ci_low for point in ordered], [point.ci_high for point in ordered])
+    axes.errorbar(steps, values, yerr=reach, capsize=3, label=label(points[0].method), **line_style(place))
 
 
 def _marks(axes: Axes, points: Sequence[Point]) -> None:
@@ -152,12 +135,8 @@ def _marks(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _axes(axes: Axes, sweep: Sweep) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_ticks(axes)
     axes.set_xlabel("training steps (0: the model before training)")
     axes.set_ylabel(f"{METRIC_NAMES[sweep.metric]} with its {sweep.confidence:.0%} interval")
     axes.set_ylim(0.0, 1.02)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    open_frame(axes, "y")

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipeline.trajectories.text import printable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -39,7 +41,7 @@ def share(count: int, total: int) -> str:
 
 def one_line(text: str) -> str:
     """One printable line of bounded length: control characters and line separators become spaces."""
-    line = "".join(c if c.isprintable() else " " for c in text[: _SHOWN + 1])
+    line = printable(text[: _SHOWN + 1])
     return line[:_SHOWN] + "…" if len(line) > _SHOWN else line
 
 

@@ -14,6 +14,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 from pipeline.export.report import ExportReport
 from pipeline.export.rows import FEATURES, Format
 from pipeline.trajectories.schema import Trajectory
+from pipeline.trajectories.text import printable
 
 TEMPLATE: Final = Path(__file__).parent / "templates" / "card.md.jinja"
 
@@ -135,7 +136,7 @@ def _header(report: ExportReport, kind: Format) -> DatasetCardData:
 
 def _plain(text: str) -> str:
     """Text from outside in one table cell: no markup, no line break, no control character."""
-    shown = "".join(char if char.isprintable() else " " for char in text)
+    shown = printable(text)
     for mark in "\\`*_[]<>|":
         shown = shown.replace(mark, "\\" + mark)
     return shown

@@ -1,22 +1,16 @@
-"""How a run goes: a bar on a terminal, a plain line every few seconds elsewhere."""
+"""How a run goes: episodes, what was correct, tokens, cost, rate and time left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
+from pipeline.rollout.bar import Bar
 from pipeline.rollout.projection import Projection, duration
 from pipeline.rollout.tally import REPEATED, Tally
 from pipeline.trajectories.schema import Trajectory
-
-EVERY_SECONDS: Final = 5.0
-"""The shortest time between two plain lines."""
 
 
 class RunProgress:
@@ -40,16 +34,14 @@ class RunProgress:
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._title = title
-        self._print = say or self._to_console
+        self._bar = Bar(title, console, clock)
+        self._print = say or self._bar.print
         self._tally: Tally | None = None
         self._before = 0
-        self._console = console or Console(stderr=True)
         self._clock = clock
-        self._bar: Progress | None = None
         self._owed = self._done = self._correct = self._errors = self._tokens = 0
         self._cost = 0.0
-        self._said_done = -1
-        self._start = self._said = clock()
+        self._start = clock()
 
     def aim(self, tally: Tally) -> None:
         """Show how near the target is."""
@@ -61,19 +53,8 @@ class RunProgress:
         self._owed = owed
         self._done = self._correct = self._errors = self._tokens = 0
         self._cost = 0.0
-        self._start = self._said = self._clock()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[state]}", markup=False),
-                TimeRemainingColumn(),
-                console=self._console,
-            )
-            _, total = self._way()
-            self._bar.add_task(self._title, total=total, state=self.line())
-            self._bar.start()
+        self._start = self._clock()
+        self._bar.start(self._way()[1], self.line())
 
     def advance(self, trajectory: Trajectory) -> None:
         """Count an episode."""
@@ -82,23 +63,16 @@ class RunProgress:
         self._errors += trajectory.outcome in REPEATED
         self._tokens += trajectory.usage.prompt_tokens + trajectory.usage.completion_tokens
         self._cost += trajectory.usage.cost
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=self._way()[0], state=self.line())
-        elif self._clock() - self._said >= EVERY_SECONDS:
-            self._say()
+        self._bar.show(self._way()[0], self.line)
 
     def project(self, projection: Projection) -> None:
         """Say what the target will take."""
-        with self._bar_away():
+        with self._bar.away():
             self._print(f"{self._title}: {projection}")
 
     def end(self) -> None:
         """Say the last word."""
-        if self._bar:
-            self._bar.stop()
-            self._bar = None
-        elif self._owed and self._said_done != self._done:
-            self._say()
+        self._bar.stop(self.line if self._owed else None)
 
     def line(self) -> str:
         """The state in words."""
@@ -124,24 +98,3 @@ class RunProgress:
         if self._tally is None or self._tally.goal.until is None:
             return self._done, self._owed
         return self._tally.counted - self._before, self._tally.goal.until - self._before
-
-    def _say(self) -> None:
-        self._said, self._said_done = self._clock(), self._done
-        self._to_console(f"{self._title}: {self.line()}")
-
-    @contextmanager
-    def _bar_away(self) -> Generator[None]:
-        """Takes the bar off the screen: what prints the line may know nothing of it."""
-        if self._bar is None:
-            yield
-            return
-        self._bar.live.transient = True
-        self._bar.stop()
-        try:
-            yield
-        finally:
-            self._bar.live.transient = False
-            self._bar.start()
-
-    def _to_console(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)

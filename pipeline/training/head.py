@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +32,9 @@ _SCALED = (
 )
 
 
-def head_loss(head: torch.nn.Module, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def head_loss(
+    head: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
     """Summed cross-entropy of a batch of positions, as a scalar."""
     return F.cross_entropy(head(hidden).float(), targets, reduction="sum")
 
@@ -50,14 +54,35 @@ def label_loss(
     chosen, targets = hidden[:, :-1][wanted], labels[:, 1:][wanted]
     if not len(targets):
         # Still connected to every weight, or ranks of a distributed run would wait for each other.
-        return head(hidden[:, :1]).sum() * 0.0
+        return head(hidden[:, :1]).float().sum() * 0.0
+    return chosen_loss(head, chosen, targets, at_once)
+
+
+def chosen_loss(
+    head: Any, chosen: torch.Tensor, targets: torch.Tensor, at_once: int = LOGITS_AT_ONCE
+) -> torch.Tensor:
+    """Summed cross-entropy of positions that were chosen, as many at a time as may be held.
+
+    Args:
+        head: the output projection.
+        chosen: hidden states, shape (positions, width).
+        targets: ids, shape (positions,).
+        at_once: logits to hold at a time.
+    """
     # DeepSpeed's stage 3 leaves an empty weight between uses, and notes its shape.
     size = max(1, at_once // getattr(head.weight, "ds_shape", head.weight.shape)[0])
     if len(targets) <= size:
         return head_loss(head, chosen, targets)
-    parts = zip(chosen.split(size), targets.split(size), strict=True)
-    losses = [checkpoint(head_loss, head, part, goal, use_reentrant=False) for part, goal in parts]
-    return torch.stack(losses).sum()
+    project = head.forward
+
+    def in_parts(chosen: torch.Tensor) -> torch.Tensor:
+        parts = zip(chosen.split(size), targets.split(size), strict=True)
+        losses = [checkpoint(head_loss, project, part, goal, use_reentrant=False) for part, goal in parts]
+        return torch.stack(losses).sum()
+
+    # One call of the module for all parts: FSDP gathers and frees its weights around each call of it.
+    with _forwarding(head, in_parts):
+        return head(chosen)
 
 
 def can_skip(model: Any) -> bool:
@@ -87,6 +112,19 @@ def add_label_head(model: Any) -> None:
         return CausalLMOutput(loss=label_loss(self.get_output_embeddings(), hidden, labels))
 
     inner.forward = types.MethodType(forward, inner)
+
+
+@contextmanager
+def _forwarding(module: Any, forward: Callable[..., Any]) -> Generator[None]:
+    """Let calls of the module run another forward between its hooks."""
+    own = vars(module).get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
 
 
 def _inner(model: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import T5Config
 from transformers.utils import logging as transformers_logging
 
-from pipeline.errors import RecipeError, StoreError, TrainingError
+from pipeline.errors import StoreError, TrainingError
 from pipeline.models.addresses import check_stamp, load_tokenizer, local_folder, resolve
 from pipeline.models.folders import base_address
 from pipeline.recipe.models import Recipe, TrainRecipe
@@ -20,7 +20,7 @@ from pipeline.training.inspect_pairs import inspect_pairs
 from pipeline.training.inspect_rows import inspect_rows
 from pipeline.training.launch import config_file
 from pipeline.training.layout import accumulation, processes_and_options
-from pipeline.training.rows import Export, read_export
+from pipeline.training.subsets import Subsets, find_subsets
 from pipeline.trajectories.files import read_json
 
 
@@ -75,14 +75,8 @@ class Inspected:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Subsets):
     """What is inspected: the dataset of a recipe, for the model that it trains."""
-
-    train: TrainRecipe
-    address: str
-    dataset: Path
-    export: Export
-    styles: tuple[str, ...]
 
     def files(self, choice: Choice, devices: int) -> Iterator[Inspected]:
         """Inspect every file of every style, one at a time.
@@ -143,20 +137,7 @@ def plan_inspection(recipe: Recipe, runs: Path, only: str | None = None) -> Insp
         RecipeError: the recipe trains nothing.
         TrainingError: there is no dataset, or it lacks a style.
     """
-    train = recipe.train
-    if train is None:
-        raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to train")
-    if train.model not in recipe.models:
-        raise RecipeError(f"train.model: {train.model!r} is not one of models")
-    dataset = runs / (train.run or recipe.name) / "dataset"
-    export = read_export(dataset)
-    exported = recipe.export.styles if recipe.export and not train.run else export.styles
-    styles = [only] if only else list(train.styles or exported)
-    for style in styles:
-        if style not in export.styles:
-            known = ", ".join(export.styles)
-            raise TrainingError(f"{dataset} holds no style {style!r} (only {known}); export it as well")
-    return Inspection(train, recipe.models[train.model].address, dataset, export, tuple(styles))
+    return Inspection(**vars(find_subsets(recipe, runs, only)))
 
 
 def devices_of(train: TrainRecipe, recipe: Path) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import FormatError, TrainingError
+from pipeline.errors import FormatError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.seq2seq_ids import ids_of
 from pipeline.rendering.swift_fit import read_prompt
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training import pairs
 from pipeline.training.inspect_findings import (
     Choice,
     Fault,
@@ -21,7 +20,7 @@ from pipeline.training.inspect_findings import (
     bits,
     control_names,
 )
-from pipeline.training.pairs import Example, Pair, PairReport, read_examples
+from pipeline.training.pairs import Example, Pair, PairReport, encode_examples, read_examples
 
 
 def inspect_pairs(path: Path, tokenizer: Any, train: TrainRecipe, choice: Choice) -> Findings:
@@ -50,16 +49,15 @@ def _examine(
     example: Example, tokenizer: Any, train: TrainRecipe
 ) -> tuple[Pair | None, PairReport, list[Fault]]:
     """What training makes of an example, and what is wrong with it."""
-    report = PairReport(rows_read=1)
     try:
-        pair = pairs._pair(example, tokenizer, train.max_length, train.target_length, report)  # pyright: ignore[reportPrivateUsage]
-    except (FormatError, TrainingError) as error:
+        pairs, report = encode_examples([example], tokenizer, train.max_length, train.target_length)
+    except FormatError as error:
         kind: Kind = "stop" if _ends(ids_of(tokenizer, example.target), tokenizer) != 1 else "refused"
-        return None, report, [Fault(kind, example.name, str(error))]
-    if pair is None:
+        return None, PairReport(rows_read=1), [Fault(kind, example.name, str(error))]
+    if not pairs:
         kind = "unlabelled" if report.rows_unlabelled else "too_long"
         return None, report, [Fault("target_too_long" if report.targets_too_long else kind, example.name)]
-    pairs._count(pair, report)  # pyright: ignore[reportPrivateUsage]
+    [pair] = pairs
     stopped = _ends(pair.target, tokenizer) == 1 and pair.target[-1] == tokenizer.eos_token_id
     return pair, report, [] if stopped else [Fault("stop", example.name)]
 

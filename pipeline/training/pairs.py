@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -109,23 +109,38 @@ def load_pairs(
     Raises:
         TrainingError: the file or a row is unusable, or no row is left to train on.
     """
-    report = PairReport()
-    pairs: list[Pair] = []
-    for example in read_examples(path):
-        report.rows_read += 1
-        try:
-            pair = _pair(example, tokenizer, source_length, target_length, report)
-        except FormatError as error:
-            raise TrainingError(f"{path}, row {example.name!r}: {error}") from error
-        if pair is not None:
-            pairs.append(pair)
-            _count(pair, report)
+    try:
+        pairs, report = encode_examples(read_examples(path), tokenizer, source_length, target_length)
+    except FormatError as error:
+        raise TrainingError(f"{path}, {error}") from error
     if not pairs:
         raise TrainingError(
             f"{path} holds no row to train on: {report.rows_read} read, {report.rows_too_long} longer than "
             f"train.max_length = {source_length}, {report.targets_too_long} with targets longer than "
             f"train.target_length = {target_length}, {report.rows_unlabelled} without a target"
         )
+    return pairs, report
+
+
+def encode_examples(
+    examples: Iterable[Example], tokenizer: Any, source_length: int, target_length: int
+) -> tuple[list[Pair], PairReport]:
+    """Encode examples; see ``load_pairs``.
+
+    Raises:
+        FormatError: an example cannot be encoded, or its target would end twice; its name is said.
+    """
+    report = PairReport()
+    pairs: list[Pair] = []
+    for example in examples:
+        report.rows_read += 1
+        try:
+            pair = _pair(example, tokenizer, source_length, target_length, report)
+        except FormatError as error:
+            raise FormatError(f"row {example.name!r}: {error}") from error
+        if pair is not None:
+            pairs.append(pair)
+            _count(pair, report)
     return pairs, report
 
 
@@ -140,7 +155,7 @@ def _pair(
         report.targets_too_long += 1
         return None
     if tokenizer.eos_token_id in target[:-1]:
-        raise TrainingError(f"row {example.name!r}: the target holds an end token; export the dataset again")
+        raise FormatError("the target holds an end token; export the dataset again")
     try:
         source, fitted = fit_source(tokenizer, example.input, source_length)
     except ContextLimitError:

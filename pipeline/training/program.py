@@ -16,7 +16,7 @@ import torch
 from transformers import TrainerCallback, TrainerState, set_seed
 from transformers.utils import logging as transformers_logging
 
-from pipeline.errors import RecipeError, StaractError, TrainingError
+from pipeline.errors import StaractError, TrainingError
 from pipeline.models.addresses import resolve
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import Recipe, TrainRecipe
@@ -27,8 +27,9 @@ from pipeline.training.kept import Keep
 from pipeline.training.launch import STATUS, module_for
 from pipeline.training.layout import accumulation, use_one_gpu, world_size
 from pipeline.training.progress import ProgressCallback, StopCallback, say
-from pipeline.training.rows import Export, read_export
+from pipeline.training.rows import Export
 from pipeline.training.sharding import weights_held
+from pipeline.training.subsets import find_subsets
 from pipeline.training.watch import Watch
 from pipeline.trajectories.files import write_json
 from pipeline.trajectories.schema import digest
@@ -215,26 +216,18 @@ def _go(job: Job, trainer: Any, watch: Watch, describe: Callable[[Path], Any], n
 
 
 def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only: str | None) -> list[Job]:
-    if recipe.train is None:
-        raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to train")
-    if recipe.train.model not in recipe.models:
-        raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
-    accumulation(recipe.train, world_size())  # refused before a model is loaded
-    tracking.check(recipe.train)
-    dataset = runs / (recipe.train.run or recipe.name) / "dataset"
-    export = read_export(dataset)
-    if (wanted := module_for(export.format)) != program.module:
-        raise TrainingError(f"{dataset} holds rows of the format {export.format!r}: train them with {wanted}")
-    exported = recipe.export.styles if recipe.export and not recipe.train.run else export.styles
-    styles = [only] if only else list(recipe.train.styles or exported)
-    for style in styles:
-        if style not in export.styles:
-            known = ", ".join(export.styles)
-            raise TrainingError(f"{dataset} holds no style {style!r} (only {known}); export it as well")
+    found = find_subsets(recipe, runs, only)
+    accumulation(found.train, world_size())  # refused before a model is loaded
+    tracking.check(found.train)
+    if (wanted := module_for(found.export.format)) != program.module:
+        kind = found.export.format
+        raise TrainingError(f"{found.dataset} holds rows of the format {kind!r}: train them with {wanted}")
     root = checkpoints / recipe.name
-    jobs = [Job(recipe, recipe.train, export, style, dataset, root / style) for style in styles]
+    jobs = [
+        Job(recipe, found.train, found.export, style, found.dataset, root / style) for style in found.styles
+    ]
     for job in jobs:
-        if recipe.train.stop_on == "loss" and not job.has_dev:
+        if found.train.stop_on == "loss" and not job.has_dev:
             raise TrainingError(f"train.stop_on: {job.rows} holds no dev.jsonl; set export.dev_fraction")
     return jobs
 

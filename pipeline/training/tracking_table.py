@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from pipeline.trajectories.files import clean_text
 from pipeline.trajectories.schema import Trajectory
 from pipeline.trajectories.store import read_trajectories
+from pipeline.trajectories.text import printable
 
 COLUMNS: Final = ["training step", "task", "steps", "outcome", "answer", "reward"]
 ROWS: Final = 16
@@ -40,7 +41,7 @@ def scrubbed(value: Any) -> Any:
 
 def harmless(text: str) -> str:
     """Text from outside as plain text: trackers take it for Markdown, and their pages for HTML."""
-    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in clean_text(text))
+    shown = "\n".join(map(printable, clean_text(text).split("\n")))
     shown = shown.translate(_MARKUP).replace("![", "! [").replace("](", "] (").replace("]:", "] :")
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from pipeline.rollout.goal import Goal
-from pipeline.rollout.progress import RunProgress, duration
-from pipeline.rollout.projection import project
+from pipeline.rollout.progress import RunProgress
+from pipeline.rollout.projection import duration, project
 from pipeline.rollout.tally import Tally
 from pipeline.trajectories.schema import Grade, Outcome, Trajectory, Usage
 from tests.rollout.toy import task

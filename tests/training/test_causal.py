@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.errors import TrainingError
 from pipeline.models.addresses import check_stamp, read_stamp
@@ -16,10 +16,10 @@ from pipeline.rendering.base import ChatPrompt, TextPrompt
 from pipeline.rendering.tokens import encode
 from pipeline.training import causal, checkpoint, program
 from pipeline.training.causal import main
-from pipeline.training.progress import StopCallback
 from pipeline.training.rows import read_episodes
 from pipeline.training.trainer import StudentTrainer
 from tests.training.making import save_base, save_dataset, save_recipe
+from tests.training.stopping import record_batches
 
 
 class Place:
@@ -140,40 +140,9 @@ def test_an_adapter_without_effect_is_an_error(
         checkpoint.describe(tmp_path, tokenizer, {"model": "x"}, {}, 0)
 
 
-class StopAt(TrainerCallback):
-    """A signal that comes during a given step."""
-
-    def __init__(self, step: int, stop: StopCallback) -> None:
-        self.step, self.stop = step, stop
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.step - 1:
-            self.stop._note(2, None)
-
-
 def record_order(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[list[int]]:
     """The ids of each batch in the order trained; optionally with a signal at a step."""
-    import signal
-
-    seen: list[list[int]] = []
-    compute = StudentTrainer.compute_loss
-    prepare = causal._prepare
-
-    def look(self: StudentTrainer, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any) -> Any:
-        seen.append(inputs["input_ids"].flatten().tolist())
-        return compute(self, model, inputs, *rest, **options)
-
-    def with_stop(job: Any, callbacks: list[TrainerCallback]) -> Any:
-        trainer, report = prepare(job, callbacks)
-        if stop_at is not None:
-            [stop] = [one for one in callbacks if isinstance(one, StopCallback)]
-            trainer.callback_handler.callbacks.insert(0, StopAt(stop_at, stop))
-        return trainer, report
-
-    monkeypatch.setattr(StudentTrainer, "compute_loss", look)
-    monkeypatch.setattr(causal, "_prepare", with_stop)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return seen
+    return record_batches(monkeypatch, causal, StudentTrainer, stop_at)
 
 
 def test_a_run_stopped_in_its_second_epoch_goes_on_as_if_it_had_not(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 from pipeline.models.addresses import check_stamp, load_tokenizer, read_stamp
 from pipeline.models.base import Request, Sampling
@@ -22,12 +20,12 @@ from pipeline.training import causal, episodes, launch, seq2seq
 from pipeline.training.episodes import Episodes
 from pipeline.training.pair_trainer import PairTrainer
 from pipeline.training.pairs import read_examples
-from pipeline.training.progress import StopCallback
 from pipeline.trajectories.schema import Task
 from pipeline.trajectories.store import read_trajectories
 from tests.methods.swiftsage.fakes import TASK, Larder
 from tests.training.making import save_dataset
 from tests.training.making_pairs import Place
+from tests.training.stopping import record_batches
 
 
 def test_a_student_from_nothing_is_trained_described_and_not_trained_twice(
@@ -102,37 +100,9 @@ def test_overfitted_rows_are_answered_word_for_word_as_they_are_served(tmp_path:
     assert out[0, -1] == 1
 
 
-class StopAt(TrainerCallback):
-    """A signal that comes during a given step."""
-
-    def __init__(self, step: int, stop: StopCallback) -> None:
-        self.step, self.stop = step, stop
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.step - 1:
-            self.stop._note(2, None)
-
-
 def record(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[list[int]]:
     """The ids of each batch in the order trained; optionally with a signal at a step."""
-    seen: list[list[int]] = []
-    compute, prepare = PairTrainer.compute_loss, seq2seq._prepare
-
-    def look(self: PairTrainer, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any) -> Any:
-        seen.append(inputs["input_ids"].flatten().tolist())
-        return compute(self, model, inputs, *rest, **options)
-
-    def with_stop(job: Any, callbacks: list[TrainerCallback]) -> Any:
-        trainer, report = prepare(job, callbacks)
-        if stop_at is not None:
-            [stop] = [one for one in callbacks if isinstance(one, StopCallback)]
-            trainer.callback_handler.callbacks.insert(0, StopAt(stop_at, stop))
-        return trainer, report
-
-    monkeypatch.setattr(PairTrainer, "compute_loss", look)
-    monkeypatch.setattr(seq2seq, "_prepare", with_stop)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return seen
+    return record_batches(monkeypatch, seq2seq, PairTrainer, stop_at)
 
 
 def test_a_run_taken_up_in_its_second_epoch_goes_on_as_if_it_had_not_stopped(

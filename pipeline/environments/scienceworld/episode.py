@@ -12,6 +12,7 @@ from pipeline.environments.scienceworld.simulator import Seen, Simulator
 from pipeline.errors import EnvironmentFault
 from pipeline.rendering.parse import split_action
 from pipeline.trajectories.schema import Grade
+from pipeline.trajectories.text import printable
 
 Ambiguous = Literal["ask", "first"]
 
@@ -146,7 +147,7 @@ def _plain(action: str) -> str:
 
     ``act[open door]`` means ``open door``, as agents write it who are offered a tool.
     """
-    text = " ".join("".join(char if char.isprintable() else " " for char in action).split())
+    text = " ".join(printable(action).split())
     name, argument = split_action(text)
     if argument and name.lower() == TOOL.name:
         text = argument.strip()

@@ -8,7 +8,7 @@ autograd keeps, what automatic mixed precision copies, and what checkpointing sp
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,13 +19,12 @@ import torch.nn.functional as F
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
 from pipeline.errors import ModelError
 from pipeline.models.addresses import first_line
 from pipeline.recipe.models import LoraRecipe
 from pipeline.training.documents import separate_documents
-from pipeline.training.head import LOGITS_AT_ONCE, can_skip, head_loss
+from pipeline.training.head import can_skip, chosen_loss
 from pipeline.training.pair_trainer import summed_loss
 from pipeline.training.plan.student import META, Base, build, inner
 
@@ -220,17 +219,7 @@ def _causal_loss(model: Any, work: Work) -> torch.Tensor:
     count = max(1, round(work.labelled * (labels.numel() - len(labels))))
     # As label_loss of training/head.py, but that picks the labels by their values.
     places = torch.zeros(count, dtype=torch.long)
-    return _head_loss(plain.get_output_embeddings(), hidden[:, :-1][places, places], places)
-
-
-def _head_loss(head: Any, chosen: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    size = max(1, LOGITS_AT_ONCE // head.weight.shape[0])
-    if len(targets) <= size:
-        return head_loss(head, chosen, targets)
-    again: Callable[..., Any] = checkpoint
-    parts = zip(chosen.split(size), targets.split(size), strict=True)
-    losses = [again(head_loss, head, part, goal, use_reentrant=False) for part, goal in parts]
-    return torch.stack(losses).sum()
+    return chosen_loss(plain.get_output_embeddings(), hidden[:, :-1][places, places], places)
 
 
 def _packed(model: Any, work: Work) -> dict[str, Any]:
