@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ class Counting(Trainer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.remove_callback(PrinterCallback)
+        if self.is_fsdp_enabled:
+            keep_outputs(self.accelerator.state.fsdp_plugin)
         self._seen = torch.zeros(2, dtype=torch.float64)
         self._since = time.perf_counter()
         rows: Any = self.train_dataset
@@ -133,6 +136,16 @@ class Counting(Trainer):
 
     def _send_telemetry(self) -> None:
         """Nothing about a run leaves the machine unasked."""
+
+
+def keep_outputs(plugin: Any) -> None:
+    """Let FSDP return what a model computed.
+
+    In bfloat16 accelerate has all outputs rounded to it, the summed loss among them: to three digits.
+    """
+    policy = plugin.mixed_precision_policy
+    if getattr(policy, "output_dtype", None) is not None:
+        plugin.mixed_precision_policy = dataclasses.replace(policy, output_dtype=None)
 
 
 class StudentTrainer(Counting, SFTTrainer):
