@@ -22,16 +22,18 @@ def rounds_of(recipe: Recipe) -> RoundsRecipe:
     Raises:
         RecipeError: a section is missing, or one says something that rounds cannot do.
     """
-    rounds, train = recipe.rounds, recipe.train
+    rounds, train, export = recipe.rounds, recipe.train, recipe.export
     missing = [
         name
         for name in ("rounds", "generate", "select", "export", "train", "evaluate")
         if getattr(recipe, name) is None
     ]
-    if missing or rounds is None or train is None:
+    if missing or rounds is None or train is None or export is None:
         raise RecipeError(f"recipe {recipe.name!r}: rounds need a section {missing[0]!r} as well")
     if train.run is not None:
         raise RecipeError("train.run: rounds train on what they collect themselves; leave it out")
+    if train.dpo is not None or export.pairs is not None:
+        raise RecipeError("rounds imitate what was correct: leave train.dpo and export.pairs out")
     if recipe.evaluate and all(entry.model != STUDENT for entry in recipe.evaluate.entries):
         raise RecipeError("evaluate.entries: rounds compare students, so one entry's model must be student")
     return rounds

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pipeline.bootstrap.ledger import ledger_table
+from pipeline.bootstrap.pairs import pair_into
 from pipeline.bootstrap.rules import Excluded
 from pipeline.bootstrap.select import select_into
 from pipeline.cli.panels import training_panel
 from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
 from pipeline.environments.wiki.duplicates import duplicates
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, StoreError
 from pipeline.evaluation.entrants import find_swift
 from pipeline.evaluation.play import loaded
 from pipeline.export.write import export_dataset
 from pipeline.methods.hybrids import Hybrid
 from pipeline.methods.prompts import exemplar_tasks, spec_for
 from pipeline.methods.registry import load_hybrid
-from pipeline.recipe.models import ExportRecipe, GenerateRecipe, ModelRecipe, Recipe, SelectRecipe
+from pipeline.recipe.models import (
+    ExportRecipe,
+    GenerateRecipe,
+    ModelRecipe,
+    PairsRecipe,
+    Recipe,
+    SelectRecipe,
+)
 from pipeline.rendering.base import PromptSpec
 from pipeline.rollout.crew import gathered, model_for
 from pipeline.rollout.engine import REPEATED, Summary, run_episodes
@@ -27,9 +36,10 @@ from pipeline.rollout.goal import Goal, check_prices
 from pipeline.rollout.hybrid import Host, joined, play_parts
 from pipeline.rollout.panels import recipe_panel
 from pipeline.rollout.progress import RunProgress
+from pipeline.trajectories.pairs import PAIRS, Pair, read_pairs
 from pipeline.trajectories.panels import Panel, save_panel
 from pipeline.trajectories.run import recipe_digest
-from pipeline.trajectories.schema import digest
+from pipeline.trajectories.schema import Trajectory, digest
 from pipeline.trajectories.store import TrajectoryStore, read_trajectories
 
 
@@ -169,13 +179,13 @@ def _student_spec(environment: Environment, style: str, format_: str) -> PromptS
 
 
 def export(job: Job) -> None:
-    """Write the selected trajectories as a dataset."""
-    source = job.needs(job.run.selected, "select")
+    """Write the selected trajectories, or pairs of all that were played, as a dataset."""
     recipe = job.recipe.export or ExportRecipe()
     environment = job.environment()
+    read = _paired(job, recipe.pairs, environment) if recipe.pairs else _selected(job)
     report = export_dataset(
         job.run.dataset,
-        lambda: read_trajectories(source),
+        read,
         recipe,
         {style: _student_spec(environment, style, recipe.format) for style in recipe.styles},
         {"recipe": job.recipe.name, "digest": recipe_digest(job.recipe)},
@@ -184,3 +194,36 @@ def export(job: Job) -> None:
         job.log.say(
             f"export: {style}, {part.trajectories} trajectories, {part.rows} rows → {job.run.dataset}"
         )
+
+
+def _selected(job: Job) -> Callable[[], Iterable[Trajectory]]:
+    source = job.needs(job.run.selected, "select")
+    return lambda: read_trajectories(source)
+
+
+def _paired(job: Job, recipe: PairsRecipe, environment: Environment) -> Callable[[], Iterable[Pair]]:
+    """Pair what this run and those that the recipe names have played."""
+    sources = [job.needs(job.run.trajectories, "generate")]
+    for name in recipe.runs:
+        path = job.run.folder.with_name(name) / job.run.trajectories.name
+        if not path.is_file():
+            raise StoreError(
+                f"export.pairs.runs: {path} is not there; generate that run first, or leave it out"
+            )
+        sources.append(path)
+    max_steps = job.recipe.select.max_steps if job.recipe.select else None
+    ledger = pair_into(
+        job.run.folder,
+        [TrajectoryStore(source) for source in sources],
+        recipe,
+        _excluded(job.recipe, environment),
+        max_steps,
+    )
+    for line in ledger.lines():
+        job.log.say(f"export: {line}")
+    if not ledger.pairs:
+        raise StoreError(
+            f"{job.run.folder}: no success and failure of the same task make a pair (pairs.json counts why):"
+            " play more samples a task at a temperature above 0, or name other runs under export.pairs.runs"
+        )
+    return lambda: read_pairs(job.run.folder / PAIRS)

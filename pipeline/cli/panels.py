@@ -9,6 +9,7 @@ from pipeline.environments.base import Environment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.models import PanelRecipe, Recipe
 from pipeline.rollout.panels import recipe_panel
+from pipeline.trajectories.pairs import PAIRS, read_pairs
 from pipeline.trajectories.panels import Panel, PanelEntry, check_disjoint
 from pipeline.trajectories.schema import Task
 from pipeline.trajectories.store import read_trajectories
@@ -35,15 +36,21 @@ def panel_tasks(environment: Environment, name: str) -> Iterator[Task]:
 
 
 def check_unseen(panel: Panel, selected: Path) -> None:
-    """Make sure that no task of a panel, nor the text of one, is among selected trajectories.
+    """Make sure that no task of a panel, nor the text of one, is among selected trajectories, or pairs.
 
     Raises:
         StoreError: one is (both ids are named), or the file cannot be read.
     """
     ids = set(panel.ids)
     texts = {entry.text: entry.id for entry in panel.entries}
-    for trajectory in read_trajectories(selected):
-        entry = PanelEntry.of(trajectory.task)
+    pairs = selected.with_name(PAIRS)
+    tasks = (
+        (pair.chosen.task for pair in read_pairs(pairs))
+        if not selected.is_file() and pairs.is_file()
+        else (trajectory.task for trajectory in read_trajectories(selected))
+    )
+    for task in tasks:
+        entry = PanelEntry.of(task)
         held_out = entry.id if entry.id in ids else texts.get(entry.text)
         if held_out is not None:
             raise StoreError(

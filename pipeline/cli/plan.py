@@ -87,6 +87,11 @@ def _train(recipe: Recipe) -> TrainRecipe:
         raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to plan")
     if recipe.train.model not in recipe.models:
         raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
+    if recipe.train.dpo is not None:
+        raise RecipeError(
+            "train.dpo: plans are for imitation; a pass over pairs holds 2 × batch_size rows, and a model"
+            " without an adapter stands beside a copy of itself"
+        )
     return recipe.train
 
 

@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from pipeline.export.preference import PAIR_FEATURES
 from pipeline.export.report import ExportReport
 from pipeline.export.rows import FEATURES, Format
 from pipeline.trajectories.schema import Trajectory
 from pipeline.trajectories.text import printable
 
 TEMPLATE: Final = Path(__file__).parent / "templates" / "card.md.jinja"
+PAIRS_TEMPLATE: Final = Path(__file__).parent / "templates" / "pairs.md.jinja"
 
 COLUMNS: Final = {
     "id": "the trajectory",
@@ -30,6 +32,18 @@ COLUMNS: Final = {
     "tools": "the tools on offer, as JSON schemas of functions",
     "input": "what the encoder reads: task, time, score, past actions, room, inventory, rooms, question",
     "target": "the action that the decoder must write",
+}
+PAIR_COLUMNS: Final = {
+    "id": "the two trajectories, the better one first",
+    "task": COLUMNS["task"],
+    "kind": COLUMNS["kind"],
+    "prompt": "all before the first step in which the two differ",
+    "chosen": "how the success went on: the model's own words, and what the environment answered in between",
+    "rejected": "how the failure went on",
+    "prompt_parts": "the prompt in turns: context, the model's own words, context, …",
+    "chosen_parts": "`chosen` in turns: the model's own words, context, the model's own words, …",
+    "rejected_parts": "`rejected` in turns, as `chosen_parts`",
+    "tools": COLUMNS["tools"],
 }
 CALLS: Final = (
     "the conversation: `role` (system, user, assistant, tool), `content`, and where there are any, "
@@ -88,13 +102,13 @@ def dataset_card(name: str, report: ExportReport, origin: Origin, example: dict[
     dev = any(part.dev_rows for part in report.styles.values())
     card = DatasetCard.from_template(
         _header(report, kind),
-        template_path=str(TEMPLATE),
+        template_path=str(PAIRS_TEMPLATE if report.pairs else TEMPLATE),
         name=_plain(name),
         styles=report.styles,
         format=kind,
         renderer=report.renderer,
         renderer_version=report.renderer_version,
-        columns=_columns(kind),
+        columns=_columns(report, kind),
         example=json.dumps(example, indent=2),
         origin=origin.rows(report.source),
         dev=dev,
@@ -105,7 +119,13 @@ def dataset_card(name: str, report: ExportReport, origin: Origin, example: dict[
     return str(card)
 
 
-def _columns(kind: Format) -> dict[str, str]:
+def _features(report: ExportReport, kind: Format) -> list[dict[str, Any]]:
+    return PAIR_FEATURES[kind] if report.pairs else FEATURES[kind]
+
+
+def _columns(report: ExportReport, kind: Format) -> dict[str, str]:
+    if report.pairs:
+        return {column["name"]: PAIR_COLUMNS[column["name"]] for column in _features(report, kind)}
     told = {**COLUMNS, "messages": CALLS} if kind == "tools" else COLUMNS
     return {column["name"]: told[column["name"]] for column in FEATURES[kind]}
 
@@ -125,7 +145,7 @@ def _header(report: ExportReport, kind: Format) -> DatasetCardData:
         for style, part in report.styles.items()
     ]
     # A copy each: YAML would write a shared list as an anchor, which not every reader of cards knows.
-    infos = [{"config_name": style, "features": deepcopy(FEATURES[kind])} for style in report.styles]
+    infos = [{"config_name": style, "features": deepcopy(_features(report, kind))} for style in report.styles]
     return DatasetCardData(
         task_categories=["text-generation"],
         tags=["agents", "trajectories"],

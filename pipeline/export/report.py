@@ -39,4 +39,6 @@ class ExportReport(Record):
     renderer_version: str
     styles: dict[str, StyleReport]
     history: int | None = Field(default=None, exclude_if=_is_absent)
+    pairs: bool | None = Field(default=None, exclude_if=_is_absent)
+    """Whether rows are pairs to prefer one of; then ``skipped`` of a style counts pairs."""
     source: dict[str, str] = Field(default_factory=dict)

@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 from pipeline.errors import RecipeError, StoreError
 from pipeline.export.card import Origin, dataset_card
 from pipeline.export.folder import replaced_folder
+from pipeline.export.preference import pair_rows
 from pipeline.export.report import ExportReport, StyleReport
 from pipeline.export.restyle import Style, lacking
 from pipeline.export.rows import RENDERERS, trajectory_rows, with_origin
@@ -22,6 +23,7 @@ from pipeline.rendering.base import PromptSpec, Renderer
 from pipeline.rendering.digest import spec_digest
 from pipeline.rendering.registry import load_renderer
 from pipeline.trajectories.files import to_json, write_json, write_text
+from pipeline.trajectories.pairs import Pair
 from pipeline.trajectories.schema import Trajectory, digest
 
 EXPORT: Final = "export.json"
@@ -29,7 +31,7 @@ EXPORT: Final = "export.json"
 
 def export_dataset(
     folder: Path,
-    trajectories: Callable[[], Iterable[Trajectory]],
+    trajectories: Callable[[], Iterable[Trajectory] | Iterable[Pair]],
     recipe: ExportRecipe,
     specs: Mapping[str, PromptSpec],
     source: Mapping[str, str] | None = None,
@@ -41,7 +43,8 @@ def export_dataset(
 
     Args:
         folder: where the dataset goes.
-        trajectories: opens the stream of selected trajectories; called once.
+        trajectories: opens the stream of selected trajectories, or of pairs of them where the recipe asks for
+            pairs; called once.
         recipe: format, styles, share of tasks held out.
         specs: the prompt's fixed part for each style; exemplars are left out, since a student is
             served none.
@@ -62,12 +65,13 @@ def export_dataset(
         renderer_version=renderer.version if renderer else swift.VERSION,
         styles={style: StyleReport(spec_digest=spec_digest(spec)) for style, spec in bare.items()},
         history=None if renderer else recipe.history,
+        pairs=True if recipe.pairs else None,
         source=dict(source or {}),
     )
     with replaced_folder(folder, marker=EXPORT) as partial, ExitStack() as stack:
         writer = _Writer(partial, recipe, renderer, bare, report, stack)
-        for trajectory in trajectories():
-            writer.add(trajectory)
+        for item in trajectories():
+            writer.add(item)
         writer.finish(folder)
     return report
 
@@ -100,20 +104,22 @@ class _Writer:
     example: dict[str, Any] | None = None
     files: dict[Path, IO[bytes]] = field(default_factory=dict[Path, IO[bytes]])
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Write a trajectory's rows in every style that it can be put in."""
-        self.origin.add(trajectory)
-        dev = in_dev(trajectory.task.id, self.recipe.dev_fraction)
+    def add(self, item: Trajectory | Pair) -> None:
+        """Write the rows of a trajectory, or of a pair, in every style that it can be put in."""
+        members = [item] if isinstance(item, Trajectory) else [item.chosen, item.rejected]
+        for trajectory in members:
+            self.origin.add(trajectory)
+        dev = in_dev(members[0].task.id, self.recipe.dev_fraction)
         for style, spec in self.specs.items():
             part = self.report.styles[style]
-            rows = self._rows(trajectory, style, spec)
+            rows = self._rows(item, style, spec)
             if not rows:
                 part.skipped += 1
                 continue
             self._write(Path(style, "dev.jsonl" if dev else "train.jsonl"), rows)
             if self.renderer is None:
-                part.dropped_steps = (part.dropped_steps or 0) + dropped_steps(trajectory)
-            part.trajectories += 1
+                part.dropped_steps = (part.dropped_steps or 0) + dropped_steps(members[0])
+            part.trajectories += len(members)
             part.rows += len(rows)
             part.dev_rows += len(rows) if dev else 0
             self.example = self.example or rows[0]
@@ -136,8 +142,11 @@ class _Writer:
         card = dataset_card(folder.absolute().parent.name, self.report, self.origin, self.example or {})
         write_text(self.root / "README.md", card)
 
-    def _rows(self, trajectory: Trajectory, style: Style, spec: PromptSpec) -> list[dict[str, Any]]:
+    def _rows(self, trajectory: Trajectory | Pair, style: Style, spec: PromptSpec) -> list[dict[str, Any]]:
         """None where the trajectory lacks what the style or the format is made of."""
+        if isinstance(trajectory, Pair):
+            assert self.renderer is not None  # noqa: S101 - no format that writes its rows itself has pairs
+            return pair_rows(trajectory, style, self.recipe.format, spec, self.renderer)
         if lacking(trajectory, style):
             return []
         if self.renderer is None:

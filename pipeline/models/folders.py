@@ -20,8 +20,7 @@ def is_encoder_decoder(address: str) -> bool:
         ModelError: the model is not on this machine and cannot be had, or its config is unreadable.
     """
     folder = local_folder(address)
-    if (folder / ADAPTER).is_file():
-        folder = local_folder(base_address(folder))
+    folder = whole_base(folder)
     path = folder / "config.json"
     try:
         config: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -44,3 +43,18 @@ def base_address(folder: Path) -> str:
     if not isinstance(base, str) or not base:
         raise ModelError(f"adapter {str(folder)!r} names no base model in {ADAPTER}")
     return base
+
+
+def whole_base(folder: Path) -> Path:
+    """The folder of the whole model at the bottom of an adapter, or of adapters upon adapters.
+
+    Raises:
+        ModelError: one names no base, or one that is not there; or they stand upon each other in a circle.
+    """
+    seen: set[Path] = set()
+    while (folder / ADAPTER).is_file():
+        if folder.resolve() in seen:
+            raise ModelError(f"adapter {str(folder)!r} is its own base; name the model it was trained on")
+        seen.add(folder.resolve())
+        folder = local_folder(base_address(folder))
+    return folder

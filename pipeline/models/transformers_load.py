@@ -28,7 +28,7 @@ from transformers.utils import logging as transformers_logging
 
 from pipeline.errors import ModelError
 from pipeline.models.addresses import check_stamp, first_line, load_tokenizer, local_folder
-from pipeline.models.folders import ADAPTER, base_address
+from pipeline.models.folders import ADAPTER, base_address, whole_base
 
 _NO_EFFECT = "the answers would be the base model's; train it again"
 
@@ -218,20 +218,20 @@ def _load_full(folder: Path, dtype: torch.dtype, library: type[Any], **how: Any)
 
 def _load_adapter(folder: Path, dtype: torch.dtype, library: type[Any]) -> tuple[Any, Any]:
     names = _adapter_tensors(folder)
-    base = local_folder(base_address(folder))
-    model = _load_full(base, dtype, library)
+    base = base_address(folder)
+    whole_base(folder)
+    # The base may be an adapter too: a student that was corrected afterwards.
+    model, tokenizer = _load(base, dtype, "cpu", library)
     try:
         adapted: Any = PeftModel.from_pretrained(
             model, str(folder), use_safetensors=True, local_files_only=True
         )
     except Exception as error:
-        raise ModelError(
-            f"adapter {str(folder)!r} does not fit {str(base)!r}: {first_line(error)}"
-        ) from error
+        raise ModelError(f"adapter {str(folder)!r} does not fit {base!r}: {first_line(error)}") from error
     _check_effect(folder, adapted, names)
     _take_stops(model, folder)
     own = (folder / "tokenizer_config.json").is_file()
-    return adapted.merge_and_unload(), load_tokenizer(folder if own else base)
+    return adapted.merge_and_unload(), load_tokenizer(folder) if own else tokenizer
 
 
 def _take_stops(model: Any, folder: Path) -> None:

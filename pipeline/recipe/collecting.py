@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipeline.recipe.sections import MethodRecipe, PanelRecipe, Section
+
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""The name of a run."""
 
 
 class GenerateRecipe(Section):
@@ -42,6 +46,28 @@ class SelectRecipe(Section):
     seed: int = 0
 
 
+class PairsRecipe(Section):
+    """Pairs of a success and a failure of the same task, from their first different step on.
+
+    Source: exploration-based trajectory optimisation (Song et al. 2024).
+    """
+
+    runs: list[str] = Field(default_factory=list)
+    """Other runs (their recipes' names) whose trajectories are paired with this run's: a teacher's, say."""
+    per_task: int = Field(default=1, ge=1)
+    """Pairs a task at most."""
+    target: int = Field(default=3000, ge=1)
+    """Pairs at most."""
+    seed: int = 0
+
+    @field_validator("runs")
+    @classmethod
+    def _plain_names(cls, runs: list[str]) -> list[str]:
+        if wrong := [name for name in runs if not RUN.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a run")
+        return runs
+
+
 class ExportRecipe(Section):
     """The dataset to write."""
 
@@ -55,6 +81,8 @@ class ExportRecipe(Section):
     skip_first: bool = True
     """For ``swift``: an episode's first action is no target and not shown, as in the public data. A model
     that is to begin episodes by itself needs ``false``."""
+    pairs: PairsRecipe | None = None
+    """Write pairs to prefer one of, instead of rows to imitate (``messages``, ``text`` and ``tools``)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,4 +95,10 @@ class ExportRecipe(Section):
     def _one_style(self) -> ExportRecipe:
         if self.format == "swift" and self.styles != ["act"]:
             raise ValueError("the format swift holds actions alone: leave styles out, or write [act]")
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_are_written(self) -> ExportRecipe:
+        if self.pairs is not None and self.format in ("swift", "sharegpt"):
+            raise ValueError(f"pairs are not written as {self.format}: take messages, text or tools")
         return self

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.recipe.collecting import (
     ExportRecipe,
     GenerateRecipe,
+    PairsRecipe,
     SelectRecipe,
 )
 from pipeline.recipe.sections import (
@@ -24,6 +25,7 @@ from pipeline.recipe.sections import (
     VoteRecipe,
 )
 from pipeline.recipe.training import (
+    DpoRecipe,
     LoraRecipe,
     TrainRecipe,
     ValidateRecipe,
@@ -32,6 +34,7 @@ from pipeline.recipe.training import (
 __all__ = [
     "LOGIN",
     "LOGIN_ERROR",
+    "DpoRecipe",
     "EntryRecipe",
     "EnvironmentRecipe",
     "EvaluateRecipe",
@@ -41,6 +44,7 @@ __all__ = [
     "LoraRecipe",
     "MethodRecipe",
     "ModelRecipe",
+    "PairsRecipe",
     "PanelRecipe",
     "RationalizeRecipe",
     "Recipe",

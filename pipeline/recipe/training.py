@@ -19,6 +19,16 @@ class LoraRecipe(Section):
     """Hold the base's weights in four bits (QLoRA); needs bitsandbytes."""
 
 
+class DpoRecipe(Section):
+    """Direct preference optimisation (Rafailov et al. 2023) on pairs that ``export.pairs`` wrote."""
+
+    beta: float = Field(default=0.1, gt=0)
+    """How dear it is to leave the model that training starts from."""
+    loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
+    imitate: float = Field(default=0.0, ge=0)
+    """Weight of a plain imitation loss on the better half."""
+
+
 class ValidateRecipe(Section):
     """Episodes that intermediate checkpoints play while a student trains."""
 
@@ -43,6 +53,8 @@ class TrainRecipe(Section):
     """Which of the dataset's styles to train, one student each; by default all that were exported."""
     lora: LoraRecipe | None = None
     """None fine-tunes every weight."""
+    dpo: DpoRecipe | None = None
+    """Prefer instead of imitate: ``model`` is then a student, whom the pairs correct."""
     epochs: float = Field(default=1.0, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-4, gt=0)

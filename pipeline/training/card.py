@@ -72,4 +72,5 @@ def write_card(folder: Path, name: str, stamp: Mapping[str, Any], log: Mapping[s
 
 def _kind(trained: Mapping[str, Any], *, encoder_decoder: bool) -> str:
     weights = "all weights" if trained["train.lora"] is None else "LoRA adapter"
+    weights += ", by direct preference optimisation on pairs" if trained.get("train.dpo") else ""
     return f"encoder-decoder, {weights}" if encoder_decoder else weights

@@ -81,13 +81,13 @@ def chosen_loss(
         return torch.stack(losses).sum()
 
     # One call of the module for all parts: FSDP gathers and frees its weights around each call of it.
-    with _forwarding(head, in_parts):
+    with forwarding(head, in_parts):
         return head(chosen)
 
 
 def can_skip(model: Any) -> bool:
     """Whether the model's loss is plain cross-entropy on ``head(body(x))``: nothing scaled or added."""
-    inner = _inner(model)
+    inner = inner_model(model)
     config = inner.config.get_text_config()
     plain = all(getattr(config, name, None) in (None, 1, 1.0) for name in _SCALED)
     return plain and not getattr(config, "num_experts", None) and inner.base_model is not inner
@@ -99,7 +99,7 @@ def add_label_head(model: Any) -> None:
     The forward itself is replaced, because distributed wrappers synchronise only what runs inside it.
     Calls without ``label_only`` are unchanged.
     """
-    inner = _inner(model)
+    inner = inner_model(model)
     original = inner.forward
 
     @functools.wraps(type(inner).forward)
@@ -115,7 +115,7 @@ def add_label_head(model: Any) -> None:
 
 
 @contextmanager
-def _forwarding(module: Any, forward: Callable[..., Any]) -> Generator[None]:
+def forwarding(module: Any, forward: Callable[..., Any]) -> Generator[None]:
     """Let calls of the module run another forward between its hooks."""
     own = vars(module).get("forward")
     module.forward = forward
@@ -127,5 +127,6 @@ def _forwarding(module: Any, forward: Callable[..., Any]) -> Generator[None]:
             module.forward = own
 
 
-def _inner(model: Any) -> Any:
+def inner_model(model: Any) -> Any:
+    """The model itself, without an adapter around it."""
     return model.get_base_model() if isinstance(model, PeftModel) else model

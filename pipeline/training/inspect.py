@@ -137,7 +137,12 @@ def plan_inspection(recipe: Recipe, runs: Path, only: str | None = None) -> Insp
         RecipeError: the recipe trains nothing.
         TrainingError: there is no dataset, or it lacks a style.
     """
-    return Inspection(**vars(find_subsets(recipe, runs, only)))
+    found = find_subsets(recipe, runs, only)
+    if found.export.pairs:
+        raise TrainingError(
+            f"{found.dataset} holds pairs, which are not shown: training counts their tokens before it begins"
+        )
+    return Inspection(**vars(found))
 
 
 def devices_of(train: TrainRecipe, recipe: Path) -> int:

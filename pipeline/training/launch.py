@@ -19,7 +19,8 @@ from pipeline.training.layout import accumulation, processes_and_options
 
 CAUSAL = "pipeline.training.causal"
 SEQ2SEQ = "pipeline.training.seq2seq"
-"""The programs, one a kind of model."""
+PREFERENCE = "pipeline.training.preference"
+"""The programs, one a kind of model or of rows."""
 STATUS = "STARACT_TRAIN_STATUS"
 """Names a file for the exit status, which ``accelerate launch`` would turn into 1."""
 MEMORY = {
@@ -80,13 +81,16 @@ def program_of(recipe: Path, overrides: Sequence[str], run_root: Path) -> str:
     loaded = load_recipe(recipe, overrides)
     run = (loaded.train and loaded.train.run) or loaded.name
     try:
-        return module_for(read_export(run_root / run / "dataset").format)
+        export = read_export(run_root / run / "dataset")
     except TrainingError:
         return CAUSAL
+    return module_for(export.format, pairs=export.pairs)
 
 
-def module_for(format: str) -> str:
-    """The module that trains rows of a format."""
+def module_for(format: str, *, pairs: bool = False) -> str:
+    """The module that trains rows of a format, or pairs of them."""
+    if pairs:
+        return PREFERENCE
     return SEQ2SEQ if format == "swift" else CAUSAL
 
 

@@ -19,7 +19,7 @@ from peft import PeftModel
 
 from pipeline.errors import TrainingError
 from pipeline.models.addresses import first_line, load_tokenizer, local_folder, read_stamp
-from pipeline.models.folders import ADAPTER, base_address
+from pipeline.models.folders import ADAPTER, base_address, whole_base
 from pipeline.models.transformers_load import load_causal
 from pipeline.rendering.tokens import stop_token
 from pipeline.training.agreement import Agreement, Ids, compare, row_logits
@@ -109,7 +109,7 @@ def _dtype(checkpoint: Path, wanted: str) -> torch.dtype:
         if wanted not in DTYPES:
             raise TrainingError(f"dtype {wanted!r} is none of auto, {', '.join(DTYPES)}")
         return DTYPES[wanted]
-    path = local_folder(base_address(checkpoint)) / "config.json"
+    path = whole_base(checkpoint) / "config.json"
     config = read_json(path)
     # The second name is what the first was called in older files.
     return DTYPES.get(config.get("dtype") or config.get("torch_dtype") or "", torch.float32)

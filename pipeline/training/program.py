@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerState, set_seed
 from transformers.utils import logging as transformers_logging
 
 from pipeline.errors import StaractError, TrainingError
-from pipeline.models.addresses import resolve
+from pipeline.models.addresses import read_stamp, resolve
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.training import checkpoint, tracking
@@ -33,6 +33,12 @@ from pipeline.training.subsets import find_subsets
 from pipeline.training.watch import Watch
 from pipeline.trajectories.files import write_json
 from pipeline.trajectories.schema import digest
+
+_HELD = {
+    True: "pairs to prefer one of: set train.dpo, or export rows to imitate (without export.pairs)",
+    False: "rows to imitate, and train.dpo needs pairs: set export.pairs and export again, or remove it",
+}
+"""What is wrong with a dataset whose rows are pairs, or are none."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,9 @@ class Job:
         address = resolve(self.address)
         if address.kind == "new":
             part["config"] = checkpoint.sha256(Path(address.name))
+        if self.train.dpo is not None and address.kind == "folder":
+            # The student that is corrected may be trained anew in the same folder.
+            part["start"] = read_stamp(Path(address.name)).get("digest", "")
         return checkpoint.identity(self.train, self.address, self.style, part, self.dataset)
 
 
@@ -219,7 +228,9 @@ def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only:
     found = find_subsets(recipe, runs, only)
     accumulation(found.train, world_size())  # refused before a model is loaded
     tracking.check(found.train)
-    if (wanted := module_for(found.export.format)) != program.module:
+    if found.export.pairs != (found.train.dpo is not None):
+        raise TrainingError(f"{found.dataset} holds {_HELD[found.export.pairs]}")
+    if (wanted := module_for(found.export.format, pairs=found.export.pairs)) != program.module:
         kind = found.export.format
         raise TrainingError(f"{found.dataset} holds rows of the format {kind!r}: train them with {wanted}")
     root = checkpoints / recipe.name

@@ -34,6 +34,8 @@ class Export:
     styles: dict[str, dict[str, Any]]
     history: int | None = None
     """For ``swift``: how many past actions an input shows."""
+    pairs: bool = False
+    """Whether the rows are pairs to prefer one of."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def read_export(dataset: Path) -> Export:
     try:
         raw = read_json(path)
         about = raw["format"], raw["renderer"], raw["renderer_version"], raw["styles"]
-        export = Export(*about, history=raw.get("history"))
+        export = Export(*about, history=raw.get("history"), pairs=bool(raw.get("pairs")))
     except (StoreError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} cannot be read ({error}); export the dataset again") from None
     if export.format not in get_args(Format):
@@ -139,17 +141,33 @@ def _joined(name: str, steps: Iterable[Any]) -> TextPrompt:
 
 def _chat_episode(row: Any) -> Episode:
     if "conversations" in row:
-        pairs = [(turn["from"], turn["value"]) for turn in row["conversations"]]
-    else:
-        pairs = [(turn["role"], turn["content"]) for turn in row["messages"]]
-    return Episode(
-        row["id"], ChatPrompt(tuple(_message(row["id"], role, content) for role, content in pairs))
-    )
+        turns = [{"role": turn["from"], "content": turn["value"]} for turn in row["conversations"]]
+        return Episode(row["id"], chat_prompt(row["id"], turns))
+    return Episode(row["id"], chat_prompt(row["id"], row["messages"]))
 
 
 def _tools_episode(row: Any) -> Episode:
-    messages = tuple(_tools_message(row["id"], message) for message in row["messages"])
-    return Episode(row["id"], ChatPrompt(messages, tools=tuple(tool_spec(tool) for tool in row["tools"])))
+    return Episode(row["id"], tools_prompt(row["id"], row["messages"], row["tools"]))
+
+
+def chat_prompt(name: str, messages: Iterable[Any]) -> ChatPrompt:
+    """The conversation of a row, from its messages as they are stored.
+
+    Raises:
+        TrainingError: a message is no text of system, user or assistant.
+        KeyError, TypeError: one is no message.
+    """
+    return ChatPrompt(tuple(_message(name, message["role"], message["content"]) for message in messages))
+
+
+def tools_prompt(name: str, messages: Iterable[Any], tools: Iterable[Any]) -> ChatPrompt:
+    """The conversation of a row that calls tools, with the tools on offer.
+
+    Raises:
+        TrainingError, KeyError, TypeError, ValueError: as ``chat_prompt``, or something is no tool.
+    """
+    told = tuple(_tools_message(name, message) for message in messages)
+    return ChatPrompt(told, tools=tuple(tool_spec(tool) for tool in tools))
 
 
 def _tools_message(name: str, message: Any) -> Message:

@@ -26,6 +26,7 @@ FREE = re.compile(
     r"|models\..*\.(price_per_million(\.\d+)?|timeout|max_retries|stream|api_key_env|size)"
     r"|environment\.options\.(simulators|timeout)"
     r"|train\.(log_every|accelerate|processes|batch_size|tracker|project|activation_checkpointing)"
+    r"|export\.pairs\.(runs(\.\d+)?|per_task|target)"
     r"|rounds\.(most|gain)|executor\..*"
 )
 """Keys that may change in the middle of a run: how many episodes there are, what asking costs, and how

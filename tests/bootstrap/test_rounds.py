@@ -221,6 +221,8 @@ def test_a_rounds_recipe_trains_the_same_base_on_more():
         ({"select": None}, "'select'"),
         ({"evaluate": None}, "'evaluate'"),
         ({"train": {"model": "base", "run": "other"}}, "train.run"),
+        ({"train": {"model": "base", "dpo": {}}}, "train.dpo"),
+        ({"export": {"format": "text", "pairs": {}}}, "export.pairs"),
         ({"evaluate": {"entries": WHOLE["evaluate"]["entries"][:1]}}, "must be student"),
     ],
 )

@@ -173,3 +173,32 @@ def test_what_is_asked_for_in_words() -> None:
         asked(GenerateRecipe(method=method, max_cost=20, max_tokens=5_000_000), 7)
         == "7 tasks × 1, max_cost 20.00 and max_tokens 5,000,000"
     )
+
+
+PAIRS = ["generate.samples=2", "export.pairs={}", "export.dev_fraction=0.2"]
+
+
+def test_pairs_are_exported_from_all_that_was_played(cli: Cli, gold: dict[str, str], tmp_path: Path) -> None:
+    with teaching(gold, tmp_path, every=2) as school:
+        assert cli("generate", school.recipe, *PAIRS) == 0, cli.err
+        assert cli("export", school.recipe, *PAIRS) == 0, cli.err
+    counts = json.loads((tmp_path / "trajectories/small/pairs.json").read_text())
+    assert counts["seen"] == 160
+    assert counts["pairs"] > 10
+    assert f"export: {counts['pairs']} pairs of" in cli.out
+    export = json.loads((tmp_path / "trajectories/small/dataset/export.json").read_text())
+    assert (export["pairs"], export["styles"]["standard"]["rows"]) == (True, counts["pairs"])
+    rows = (tmp_path / "trajectories/small/dataset/standard/train.jsonl").read_text().split("\n")[:-1]
+    assert all(json.loads(row)["rejected"] == " no idea\n" for row in rows)
+
+
+def test_pairs_that_cannot_be_made_say_why(cli: Cli, gold: dict[str, str], tmp_path: Path) -> None:
+    with teaching(gold, tmp_path) as school:
+        assert cli("generate", school.recipe, "export.pairs={}") == 0, cli.err
+        assert cli("export", school.recipe, "export.pairs={}") == 2
+        assert "make a pair" in cli.err
+        assert cli("export", school.recipe, "export.pairs.runs=[nowhere]") == 2
+        assert "trajectories/nowhere/trajectories.jsonl is not there" in cli.err
+        assert not (tmp_path / "trajectories/small/dataset").exists()
+        assert cli("plan", school.recipe, "train={model: teacher, dpo: {}}") == 2
+        assert "plans are for imitation" in cli.err

@@ -5,13 +5,15 @@ import json
 import pytest
 
 from pipeline.bootstrap.rules import Excluded
-from pipeline.cli.panels import panel_tasks
+from pipeline.cli.panels import check_unseen, panel_tasks
 from pipeline.environments.registry import load_environment
 from pipeline.environments.scienceworld.environment import ScienceWorldEnvironment
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe.models import EnvironmentRecipe, PanelRecipe
 from pipeline.rollout.panels import panel_names, recipe_panel
+from pipeline.trajectories.pairs import Pair, write_pairs
 from pipeline.trajectories.panels import check_disjoint, save_panel
+from tests.bootstrap.making import make_trajectory
 
 ATLAS = load_environment(EnvironmentRecipe(name="atlas"))
 
@@ -70,3 +72,12 @@ def test_training_on_another_variation_of_the_same_words_is_no_leak():
     test = recipe_panel(world, PanelRecipe(name="test_first10"))
     check_disjoint(train, test)
     assert Excluded.of([test]).holds(test.tasks[0]) and not any(map(Excluded.of([test]).holds, train.tasks))
+
+
+def test_pairs_of_another_run_may_hold_no_task_of_the_panel(tmp_path):
+    task = recipe_panel(ATLAS, PanelRecipe(split="train", size=1)).tasks[0]
+    half = make_trajectory(1, task=task)
+    write_pairs(tmp_path / "pairs.jsonl", [Pair(chosen=half, rejected=half, shared=0)])
+    check_unseen(recipe_panel(ATLAS, PanelRecipe(split="test", size=5)), tmp_path / "selected.jsonl")
+    with pytest.raises(StoreError, match="held out for the evaluation"):
+        check_unseen(recipe_panel(ATLAS, PanelRecipe(split="train", size=5)), tmp_path / "selected.jsonl")

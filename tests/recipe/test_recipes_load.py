@@ -21,7 +21,7 @@ PATHS = sorted(
 )
 WIKI = ("hotpotqa", "fever")
 SUITE = [
-    "evaluate_figure2", "evaluate_figure3", "evaluate_table1", "sft_act_8b", "sft_cot_8b",
+    "dpo_8b", "evaluate_figure2", "evaluate_figure3", "evaluate_table1", "sft_act_8b", "sft_cot_8b",
     "sft_react_8b_full", "sft_react_8b_lora", "sft_standard_8b", "teacher_3000",
 ]  # fmt: skip
 PROMPTED = ["standard", "cot", "cot_sc", "act", "react", "react_then_cot_sc", "cot_sc_then_react"]
@@ -110,6 +110,27 @@ def test_a_student_is_trained_as_in_the_paper(world, name):
     # A dataset of raw text trains the text renderer, and no exemplar is shown.
     assert teacher.export.format == entry.method.renderer == "text"
     assert (entry.model, entry.method.name, entry.method.shots) == ("student", style, 0)
+
+
+@pytest.mark.parametrize("world", WIKI)
+def test_pairs_correct_the_student_of_the_suite(world):
+    loaded, student = recipe(f"{world}/dpo_8b"), recipe(f"{world}/sft_react_8b_lora")
+    teacher = recipe(f"{world}/teacher_3000")
+    assert loaded.models[loaded.train.model].address == f"checkpoints/{student.name}/react"
+    assert loaded.generate.model == loaded.train.model
+    assert loaded.generate.samples > 1
+    assert loaded.generate.method.temperature > 0
+    assert (loaded.export.pairs.runs, loaded.export.format) == ([teacher.name], teacher.export.format)
+    assert loaded.select.exclude == teacher.select.exclude
+    assert (loaded.train.lora, loaded.train.dpo.beta) == (student.train.lora, 0.1)
+    assert [accumulation(loaded.train, devices) for devices in (1, 2, 4, 8, 16)] == [16, 8, 4, 2, 1]
+
+
+def test_the_small_pairs_correct_the_quickstarts_student():
+    loaded, student = recipe("atlas/dpo"), recipe("atlas/quickstart")
+    assert loaded.models["sft"].address == f"checkpoints/{student.name}/react"
+    assert loaded.evaluate.panel == student.evaluate.panel
+    assert loaded.export.format == student.export.format
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path.parent.name in WIKI], ids=called)
