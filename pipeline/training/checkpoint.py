@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import wait_for_everyone
 from safetensors import SafetensorError, safe_open
 from transformers import (
@@ -45,6 +46,7 @@ _FREE_KEYS = {
 _SPLIT_KEYS = {"batch_size", "accumulation"}
 """Where ``rows_a_step`` says how many rows a step holds, these only say how it is split."""
 _TRAINED = "train."
+_ADAPTER = "adapter_model.safetensors"
 _GATHER = "set zero3_save_16bit_model: true in the accelerate config"
 _NO_WEIGHTS = {"trainer_state.json", STAMP, "README.md"}
 # As the system, safetensors, tokenizers (by number) and torch (which hides the reason) say it.
@@ -225,7 +227,7 @@ def describe(
         raise TrainingError(
             f"{folder}: the tokeniser reads back otherwise than it trained; report it with the model"
         )
-    if (folder / "adapter_model.safetensors").is_file():
+    if (folder / _ADAPTER).is_file():
         _finish_adapter(folder, wanted["model"])
     stamp = {
         **{key: wanted[key] for key in _SERVED if key in wanted},
@@ -309,17 +311,29 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def adapter_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """An adapter's weights by name; none where a folder holds no adapter."""
+    path = folder / _ADAPTER
+    if not path.is_file():
+        return {}
+    with safe_open(str(path), framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def is_blank(tensors: Mapping[str, torch.Tensor]) -> bool:
+    """Whether an adapter is as it was before its first step: what it adds to its base is zero."""
+    return not any(tensor.any() for name, tensor in tensors.items() if "lora_B" in name)
+
+
 def _finish_adapter(folder: Path, address: str) -> None:
     """Refuse an adapter without effect, and name its base by address (not by this machine's path)."""
-    path = folder / "adapter_model.safetensors"
-    with safe_open(str(path), framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors = adapter_tensors(folder)
     empty = [name for name, tensor in tensors.items() if tensor.numel() == 0]
     if not tensors or empty:
         raise TrainingError(
             f"the adapter was saved empty ({', '.join(empty[:3])}); train without sharding stage 3"
         )
-    if not any(tensor.any() for name, tensor in tensors.items() if "lora_B" in name):
+    if is_blank(tensors):
         raise TrainingError(
             "the adapter is all zeros: nothing was learned; raise train.learning_rate or train longer"
         )

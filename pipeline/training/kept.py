@@ -11,12 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pipeline.training.checkpoint import (
+    adapter_tensors,
     check_weights,
     copy_model,
+    is_blank,
     is_due,
     is_whole,
     mark_whole,
@@ -62,7 +63,8 @@ class Keep(TrainerCallback):
         target = self._folder / checkpoint.name
         if is_whole(target):
             return
-        if _does_nothing(checkpoint):
+        # A warm-up begins with a rate of zero.
+        if (adapter := adapter_tensors(checkpoint)) and is_blank(adapter):
             say(f"{checkpoint.name}: the adapter is all zeros still, its answers are the base's; not kept")
             return
         shutil.rmtree(target, ignore_errors=True)
@@ -71,12 +73,3 @@ class Keep(TrainerCallback):
             check_weights(fresh)
             self._describe(fresh)
             mark_whole(fresh)
-
-
-def _does_nothing(folder: Path) -> bool:
-    """Whether a folder holds an adapter as it was before its first step (a warm-up begins with rate 0)."""
-    path = folder / "adapter_model.safetensors"
-    if not path.is_file():
-        return False
-    with safe_open(str(path), framework="pt") as file:
-        return not any(file.get_tensor(name).any() for name in file.keys() if "lora_B" in name)  # noqa: SIM118

@@ -143,9 +143,6 @@ def _write(model: Any, tokenizer: Any, folder: Path, checkpoint: Path) -> None:
         ) from error
     for name in ("config.json", "tokenizer_config.json"):
         _forget_code(folder / name)
-    for path in folder.glob("*.safetensors"):
-        # These come out readable by their owner alone, whatever the umask; a server may be another user.
-        path.chmod((folder / "config.json").stat().st_mode)
     if (checkpoint / "train.json").is_file():
         shutil.copyfile(checkpoint / "train.json", folder / "train.json")
 

@@ -108,8 +108,12 @@ class Counting(Trainer):
             [self.row_length(row) for row in rows],
             step * self.accelerator.num_processes,
             self.args.seed,
-            lambda: int(self.state.epoch or 0),
+            self.epoch,
         )
+
+    def epoch(self) -> int:
+        """The current one, from 0 on."""
+        return int(self.state.epoch or 0)
 
     def row_length(self, row: Any) -> int:
         """By which rows of like length come together in a batch."""
@@ -203,7 +207,7 @@ class StudentTrainer(Counting, SFTTrainer):
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy == "group_by_length":
             return self.by_length(rows)
-        return Shuffled(len(rows), self.args.seed, lambda: int(self.state.epoch or 0))
+        return Shuffled(len(rows), self.args.seed, self.epoch)
 
     def _count(self, inputs: dict[str, Any]) -> None:
         mask = inputs.get("attention_mask")

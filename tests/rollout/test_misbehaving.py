@@ -66,7 +66,9 @@ class Teacher:
     def good(self, request: dict[str, Any]) -> Answer:
         lines = request["messages"][0]["content"].split("\n")
         seen = [line.rpartition(" -> ")[2] for line in lines[1:]]
-        text = "read" if len(seen) < 3 else f"say[{sum(map(int, seen))}]"
+        # A truncated step shows no figure, wherever in its episode it comes.
+        figures = [int(one) for one in seen if one.isdigit()]
+        text = "read" if len(figures) < 3 else f"say[{sum(figures)}]"
         return chat(text, prompt_tokens=len(lines[0]) + 7 * len(seen), completion_tokens=3)
 
 

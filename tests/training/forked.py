@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from pipeline.training.causal import main
+from tests.training.forking import fork_ranks
 from tests.training.test_causal import record_order
 
 RANKS = 2
@@ -48,19 +49,7 @@ def together(root: Path, run: int, stop_at: int) -> list[int]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    children: list[int] = []
-    for number in range(RANKS):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                status = rank(number, port, root, run, stop_at)
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        children.append(child)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return fork_ranks(RANKS, lambda number: rank(number, port, root, run, stop_at))
 
 
 if __name__ == "__main__":

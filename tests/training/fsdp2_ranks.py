@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
-import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -31,6 +29,7 @@ from transformers import LlamaForCausalLM
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training import head
 from pipeline.training.trainer import keep_outputs
+from tests.training.forking import fork_ranks
 from tests.training.making import make_model
 
 RANKS, STEPS, ROWS, VOCABULARY = 2, 4, 4, 60
@@ -159,30 +158,17 @@ def run(name: str, case: Case, folder: Path, rank: int) -> None:
     dist.barrier()
 
 
-def start(rank: int, folder: Path) -> None:
+def start(rank: int, folder: Path) -> int:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=RANKS)
     for name, case in CASES.items():
         run(name, case, folder, rank)
     dist.destroy_process_group()
+    return 0
 
 
 def main(folder: Path) -> int:
-    children: list[int] = []
-    for rank in range(RANKS):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                start(rank, folder)
-                status = 0
-            except Exception:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        children.append(child)
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    statuses = fork_ranks(RANKS, lambda rank: start(rank, folder))
     print("statuses", *statuses, file=sys.stderr, flush=True)
     return int(any(statuses))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,13 +16,11 @@ from safetensors.torch import load_file
 from pipeline.models.transformers_load import load_causal
 from pipeline.training.launch import PATIENCE
 from tests.training.making import save_base
+from tests.training.sharded import NEEDS_DEEPSPEED, stage
 from tests.training.test_causal import Place
 
 HOME = Path(__file__).parents[2]
 CPU2 = HOME / "recipes" / "accelerate" / "cpu2.yaml"
-NEEDS_DEEPSPEED = pytest.mark.skipif(
-    importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed"
-)
 # 11 rows in steps of four: two ranks of batch two leave an empty place, and a whole rank empty at the end.
 TRAIN = "rows_a_step: 4\nbatch_size: 2\nepochs: 2\nlearning_rate: 1e-2\nwarmup: 0\n"
 ROWS = {"adapter": 11, "full": 24}
@@ -32,39 +29,6 @@ STYLES = {
     "adapter": TRAIN + "packing: false\nlora: {rank: 4}",
     "full": TRAIN,
 }
-# Else DeepSpeed compiles a shortcut of its own, for minutes; without it ranks speak through gloo.
-NOTHING_COMPILED = "import deepspeed.ops\ndeepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False\n"
-SHARDED = """\
-compute_environment: LOCAL_MACHINE
-distributed_type: DEEPSPEED
-deepspeed_config:
-  deepspeed_config_file: {path}
-  zero3_init_flag: false
-use_cpu: false
-num_machines: 1
-num_processes: 2
-machine_rank: 0
-main_process_port: 0
-"""
-
-
-def stage(folder: Path, number: int) -> Path:
-    """An accelerate config for a stage of DeepSpeed on two processes."""
-    zero: dict[str, Any] = {"stage": number}
-    if number == 3:
-        # Smaller tensors would stay whole on every rank, which here is all of them.
-        zero |= {"stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": True}
-    auto = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
-    settings = {
-        "zero_optimization": zero,
-        **dict.fromkeys((*auto, "gradient_clipping"), "auto"),
-        "bf16": {"enabled": False},
-    }
-    (folder / "stage.json").write_text(json.dumps(settings))
-    config = folder / "stage.yaml"
-    config.write_text(SHARDED.format(path=folder / "stage.json"))
-    (folder / "sitecustomize.py").write_text(NOTHING_COMPILED)
-    return config
 
 
 def start(folder: Path, config: Path, *words: str) -> subprocess.Popen[bytes]:

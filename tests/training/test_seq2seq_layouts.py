@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,10 @@ from safetensors.torch import load_file
 from pipeline.models.transformers_load import load_seq2seq
 from pipeline.training import launch
 from tests.training.making_pairs import Place
+from tests.training.sharded import NEEDS_DEEPSPEED, stage
 
 TRAIN = "warmup: 0\nmax_steps: 3\nlearning_rate: 1e-2\nsave_every: 3\nstop_on: loss\n"
 CPU2 = Path(__file__).parents[2] / "recipes" / "accelerate" / "cpu2.yaml"
-NEEDS_DEEPSPEED = pytest.mark.skipif(
-    importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -65,44 +61,12 @@ def test_loss_and_gradient_norm_do_not_depend_on_accumulation_or_ranks(tmp_path:
         torch.testing.assert_close(two[name], tensor, atol=1e-3, rtol=1e-3)
 
 
-STAGE_3 = {
-    "zero_optimization": {
-        "stage": 3,
-        # Smaller ones would stay whole on every rank, which here is all of them.
-        "stage3_param_persistence_threshold": 0,
-        "stage3_gather_16bit_weights_on_model_save": True,
-    },
-    "train_micro_batch_size_per_gpu": "auto",
-    "train_batch_size": "auto",
-    "gradient_accumulation_steps": "auto",
-    "gradient_clipping": "auto",
-    "bf16": {"enabled": False},
-}
-# Else DeepSpeed compiles a shortcut of its own, for minutes; without it ranks speak through gloo.
-NOTHING_COMPILED = "import deepspeed.ops\ndeepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False\n"
-LAUNCH = """\
-compute_environment: LOCAL_MACHINE
-distributed_type: DEEPSPEED
-deepspeed_config:
-  deepspeed_config_file: {path}
-  zero3_init_flag: false
-use_cpu: false
-num_machines: 1
-num_processes: 2
-machine_rank: 0
-main_process_port: 0
-"""
-
-
 @NEEDS_DEEPSPEED
 @pytest.mark.slow
 def test_t5_sharded_over_two_ranks_trains_like_one_and_is_saved_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "stage3.json").write_text(json.dumps(STAGE_3))
-    config = tmp_path / "zero3.yaml"
-    config.write_text(LAUNCH.format(path=tmp_path / "stage3.json"))
-    (tmp_path / "sitecustomize.py").write_text(NOTHING_COMPILED)
+    config = stage(tmp_path, 3)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     whole = trained(tmp_path / "one", 8, 1)
     sharded = trained(tmp_path / "two", 4, 1, config)
