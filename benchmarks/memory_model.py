@@ -26,11 +26,11 @@ from transformers import AutoConfig
 from pipeline.recipe.models import LoraRecipe
 from pipeline.training.documents import separate_documents
 from pipeline.training.head import add_label_head
-from pipeline.training.pair_trainer import summed_loss
 from pipeline.training.plan.memory import memory_of
 from pipeline.training.plan.sharding import SHARDINGS
 from pipeline.training.plan.student import Base, build, count, inner
 from pipeline.training.plan.trace import Work, trace
+from pipeline.training.seq2seq_trainer import summed_loss
 
 PLAIN = Work(
     batch=2,
@@ -119,9 +119,9 @@ def measured(case: Case) -> float:
     work = case.work
     dtype = torch.bfloat16 if work.half else torch.float32
     model = build(case.base, dtype=dtype, lora=work.lora, checkpointing=work.checkpointing)
-    if work.label_only and not case.base.pairs:
+    if work.label_only and not case.base.encoder_decoder:
         add_label_head(model)
-    batch = pair_batch(case) if case.base.pairs else causal_batch(case, model)
+    batch = pair_batch(case) if case.base.encoder_decoder else causal_batch(case, model)
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, fused=True)
     optimizer_step(case, model, optimizer, batch)
@@ -155,7 +155,7 @@ def optimizer_step(case: Case, model: Any, optimizer: Any, batch: dict[str, Any]
 
 
 def loss_of(case: Case, model: Any, batch: dict[str, Any]) -> torch.Tensor:
-    if case.base.pairs:
+    if case.base.encoder_decoder:
         outputs = model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
         return summed_loss(outputs, batch["labels"])
     only = {"label_only": True} if case.work.label_only else {}

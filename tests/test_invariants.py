@@ -37,8 +37,8 @@ from pipeline.rendering.tokens import IGNORE, Encoded, encode, joint_difference,
 from pipeline.training.data import Row, encode_episodes
 from pipeline.training.documents import separate_documents
 from pipeline.training.packing import PackedCollator, PaddedCollator, build_blocks
-from pipeline.training.pairs import Pair, PairCollator
 from pipeline.training.rows import Episode, read_episodes
+from pipeline.training.seq2seq_data import EncodedExample, Seq2SeqCollator
 from pipeline.training.trainer import StudentTrainer
 from tests.rendering.making import byte_level, smol, spec, steps, task, template
 from tests.training.making import make_model, make_tokenizer, save_base
@@ -372,8 +372,8 @@ def test_invariant_15_a_checkpoint_knows_how_it_is_asked(tmp_path: Path) -> None
         load_model(ModelRecipe(address=str(folder)))
 
 
-def pair(source: list[int], target: list[int]) -> Pair:
-    return Pair(array("i", source), array("i", target))
+def pair(source: list[int], target: list[int]) -> EncodedExample:
+    return EncodedExample(array("i", source), array("i", target))
 
 
 def test_invariant_16_t5_ends_once_pads_without_labels_and_keeps_what_matters() -> None:
@@ -383,7 +383,7 @@ def test_invariant_16_t5_ends_once_pads_without_labels_and_keeps_what_matters() 
     for text in ("look around", "look around<|endoftext|>", "look around <|endoftext|><|endoftext|>"):
         ids = ids_of(tokenizer, text)
         assert (ids.count(end), ids[-1]) == (1, end)
-    batch = PairCollator(0, 0)([pair([5, 6, 1], [7, 1]), pair([5, 1], [7, 8, 1])])
+    batch = Seq2SeqCollator(0, 0)([pair([5, 6, 1], [7, 1]), pair([5, 1], [7, 8, 1])])
     assert batch["labels"].tolist() == [[7, 1, IGNORE], [7, 8, 1]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     history = tuple(f"went to place {number} and looked" for number in range(8))

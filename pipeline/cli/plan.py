@@ -67,10 +67,10 @@ def plan(
     which = find_gpu(gpu, memory, tflops)
     split, processes = _sharding(train, recipe, sharding, gpus)
     base = read_base(loaded.models[train.model].address, config)
-    if base.pairs and train.lora is not None:
+    if base.encoder_decoder and train.lora is not None:
         raise RecipeError("train.lora: an encoder-decoder is trained with all its weights; remove the key")
     # Pairs are never packed, whatever the recipe says.
-    train = train.model_copy(update={"packing": False}) if base.pairs else train
+    train = train.model_copy(update={"packing": False}) if base.encoder_decoder else train
     data = _data(loaded, train, runs, style, rows, tokens_per_row, labelled)
     made = make_plan(base, train, data, Machine(which, processes, split, utilisation, price))
     for line in lines(made, loaded.name):

@@ -16,8 +16,8 @@ from pipeline.models.addresses import check_stamp, load_tokenizer, local_folder,
 from pipeline.models.folders import base_address
 from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.training.inspect_findings import Choice, Findings
-from pipeline.training.inspect_pairs import inspect_pairs
 from pipeline.training.inspect_rows import inspect_rows
+from pipeline.training.inspect_seq2seq import inspect_seq2seq
 from pipeline.training.launch import config_file
 from pipeline.training.layout import accumulation, processes_and_options
 from pipeline.training.subsets import Subsets, find_subsets
@@ -107,7 +107,7 @@ class Inspection(Subsets):
 
     def _inspect(self, path: Path, style: str, tokenizer: Any, choice: Choice) -> Findings:
         if self.export.format == "swift":
-            return inspect_pairs(path, tokenizer, self.train, choice)
+            return inspect_seq2seq(path, tokenizer, self.train, choice)
         return inspect_rows(path, self.export.format, style, tokenizer, self.train, choice)
 
     def _tokenizer(self, rows: Path) -> Any:

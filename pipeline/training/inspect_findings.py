@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pipeline.rendering.ids import is_control
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.data import DataReport
-from pipeline.training.pairs import PairReport
+from pipeline.training.seq2seq_data import Seq2SeqReport
 
 Kind = Literal["unlabelled", "too_long", "target_too_long", "stop", "control", "form", "refused"]
 
@@ -102,14 +102,14 @@ class Findings:
     ``fill`` is the share of the blocks' positions that hold a token; None without packing.
     """
 
-    report: DataReport | PairReport
+    report: DataReport | Seq2SeqReport
     faults: list[Fault] = field(default_factory=list[Fault])
     shown: list[Shown] = field(default_factory=list[Shown])
     control_ids: int = 0
     units: int = 0
     fill: float | None = None
 
-    def add(self, report: DataReport | PairReport, faults: Iterable[Fault]) -> None:
+    def add(self, report: DataReport | Seq2SeqReport, faults: Iterable[Fault]) -> None:
         """Count one more row: its own report is added to that of the file."""
         for name, value in asdict(report).items():
             before: int = getattr(self.report, name)

@@ -25,9 +25,9 @@ from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGene
 from pipeline.errors import StoreError, TrainingError
 from pipeline.models.addresses import resolve
 from pipeline.training import checkpoint
-from pipeline.training.pairs import read_examples
 from pipeline.training.program import Job
 from pipeline.training.progress import say
+from pipeline.training.seq2seq_data import read_examples
 from pipeline.trajectories.files import read_json
 
 PAD, END, UNKNOWN = 0, 1, 2

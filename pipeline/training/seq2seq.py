@@ -21,10 +21,10 @@ from pipeline.models.addresses import resolve
 from pipeline.models.transformers_load import load_seq2seq, pick_dtype
 from pipeline.training import scratch
 from pipeline.training.launch import SEQ2SEQ
-from pipeline.training.pair_trainer import PairTrainer, pair_config
-from pipeline.training.pairs import Pair, PairCollator, PairReport, load_pairs
 from pipeline.training.program import Job, Program, run
 from pipeline.training.progress import say
+from pipeline.training.seq2seq_data import EncodedExample, Seq2SeqCollator, Seq2SeqReport, load_examples
+from pipeline.training.seq2seq_trainer import ExampleTrainer, seq2seq_config
 from pipeline.training.sharding import unsharded
 
 
@@ -33,17 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(Program(SEQ2SEQ, __doc__ or "", _prepare), arguments)
 
 
-def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[PairTrainer, PairReport]:
+def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[ExampleTrainer, Seq2SeqReport]:
     if job.train.lora is not None:
         raise RecipeError("train.lora: an encoder-decoder is trained with all its weights; remove the key")
     with unsharded():
         model, tokenizer = _load(job)
     start = _serve_plainly(model, tokenizer)
-    pairs, report = _pairs(job, tokenizer, "train.jsonl")
+    rows, report = _rows(job, tokenizer, "train.jsonl")
     for line in report.lines():
         say(f"{job.style}: {line}")
-    dev = _pairs(job, tokenizer, "dev.jsonl")[0] if job.has_dev else None
-    config = pair_config(
+    dev = _rows(job, tokenizer, "dev.jsonl")[0] if job.has_dev else None
+    config = seq2seq_config(
         job.train,
         job.steps,
         job.name,
@@ -51,12 +51,12 @@ def _prepare(job: Job, callbacks: list[TrainerCallback]) -> tuple[PairTrainer, P
         parameters=model.num_parameters(),
         evaluates=dev is not None,
     )
-    trainer = PairTrainer(
+    trainer = ExampleTrainer(
         model=model,
         args=config,
-        train_dataset=pairs,
+        train_dataset=rows,
         eval_dataset=dev,
-        data_collator=PairCollator(tokenizer.pad_token_id, start),
+        data_collator=Seq2SeqCollator(tokenizer.pad_token_id, start),
         processing_class=tokenizer,
         callbacks=callbacks,
     )
@@ -70,8 +70,8 @@ def _load(job: Job) -> tuple[Any, Any]:
     return load_seq2seq(job.address, torch.float32, "cpu")
 
 
-def _pairs(job: Job, tokenizer: Any, name: str) -> tuple[list[Pair], PairReport]:
-    return load_pairs(job.rows / name, tokenizer, job.train.max_length, job.train.target_length)
+def _rows(job: Job, tokenizer: Any, name: str) -> tuple[list[EncodedExample], Seq2SeqReport]:
+    return load_examples(job.rows / name, tokenizer, job.train.max_length, job.train.target_length)
 
 
 def _serve_plainly(model: Any, tokenizer: Any) -> int:

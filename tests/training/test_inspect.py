@@ -18,10 +18,10 @@ from pipeline.training.causal import main
 from pipeline.training.data import load_rows
 from pipeline.training.inspect import Inspected, devices_of, plan_inspection
 from pipeline.training.inspect_findings import Choice, Fault, Findings
-from pipeline.training.inspect_pairs import inspect_pairs
 from pipeline.training.inspect_rows import inspect_rows, text_stop
-from pipeline.training.pairs import load_pairs
+from pipeline.training.inspect_seq2seq import inspect_seq2seq
 from pipeline.training.scratch import build_tokenizer
+from pipeline.training.seq2seq_data import load_examples
 from tests.rendering.making import smol, spec, steps, task, with_tools
 from tests.training import making_pairs
 from tests.training.making import (
@@ -33,7 +33,7 @@ from tests.training.making import (
     save_recipe,
     text_rows,
 )
-from tests.training.making_pairs import Place, save_rows
+from tests.training.making_seq2seq import Place, save_rows
 from tests.training.test_data import make_unstoppable
 
 TRAIN = TrainRecipe(max_length=256)
@@ -45,7 +45,7 @@ def inspected(
     path = tmp_path / "train.jsonl"
     save_rows(path, items)
     if kind == "swift":
-        return inspect_pairs(path, tokenizer, train, Choice(99))
+        return inspect_seq2seq(path, tokenizer, train, Choice(99))
     return inspect_rows(path, kind, "react", tokenizer, train, Choice(99))  # type: ignore[arg-type]
 
 
@@ -258,7 +258,7 @@ def test_the_dump_is_the_text_whatever_it_holds(tmp_path_factory: pytest.TempPat
 def test_pairs_one_by_one_give_the_report_of_training(tmp_path: Path, words: PreTrainedTokenizerFast) -> None:
     train = TrainRecipe(max_length=110)
     found = inspected(tmp_path, making_pairs.rows(4), "swift", words, train)
-    _, report = load_pairs(tmp_path / "train.jsonl", words, 110, train.target_length)
+    _, report = load_examples(tmp_path / "train.jsonl", words, 110, train.target_length)
     assert found.report == report
     assert (found.faults, found.control_ids, found.units) == ([], 0, 8)
     tokens = sum(len(words.encode(row["target"])) for row in making_pairs.rows(4))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from pipeline.models.addresses import load_tokenizer, read_stamp, tokenizer_hash
 from pipeline.models.transformers_load import load_seq2seq
 from pipeline.rendering.seq2seq_ids import ids_of
 from pipeline.training.scratch import CONTROL, build_tokenizer, texts
-from tests.training.making_pairs import Place, rows, save_rows
+from tests.training.making_seq2seq import Place, rows, save_rows
 
 PIECES = ["open door to kitchen", "go to kitchen", "Score: 12; the thermometer reads 104"] * 3
 

@@ -18,13 +18,13 @@ from pipeline.recipe.models import ModelRecipe
 from pipeline.rendering.base import Segment, TextPrompt
 from pipeline.training import causal, episodes, launch, seq2seq
 from pipeline.training.episodes import Episodes
-from pipeline.training.pair_trainer import PairTrainer
-from pipeline.training.pairs import read_examples
+from pipeline.training.seq2seq_data import read_examples
+from pipeline.training.seq2seq_trainer import ExampleTrainer
 from pipeline.trajectories.schema import Task
 from pipeline.trajectories.store import read_trajectories
 from tests.methods.swiftsage.fakes import TASK, Larder
 from tests.training.making import save_dataset
-from tests.training.making_pairs import Place
+from tests.training.making_seq2seq import Place
 from tests.training.stopping import record_batches
 
 
@@ -102,7 +102,7 @@ def test_overfitted_rows_are_answered_word_for_word_as_they_are_served(tmp_path:
 
 def record(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[list[int]]:
     """The ids of each batch in the order trained; optionally with a signal at a step."""
-    return record_batches(monkeypatch, seq2seq, PairTrainer, stop_at)
+    return record_batches(monkeypatch, seq2seq, ExampleTrainer, stop_at)
 
 
 def test_a_run_taken_up_in_its_second_epoch_goes_on_as_if_it_had_not_stopped(

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from pipeline.models.transformers_load import load_seq2seq
 from pipeline.training import launch
-from tests.training.making_pairs import Place
+from tests.training.making_seq2seq import Place
 from tests.training.sharded import NEEDS_DEEPSPEED, stage
 
 TRAIN = "warmup: 0\nmax_steps: 3\nlearning_rate: 1e-2\nsave_every: 3\nstop_on: loss\n"

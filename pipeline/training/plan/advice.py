@@ -51,7 +51,7 @@ def changes(plan: Plan) -> Iterator[Change]:
     for other in stronger:
         yield Change(f"train.accelerate={other.name}", train, other)
         yield from _smaller(train, other, f"train.accelerate={other.name}")
-    if plan.base.pairs or _in_four_bits(train):
+    if plan.base.encoder_decoder or _in_four_bits(train):
         return
     if train.lora is None:
         yield from _adapters(train, [sharding, *stronger])

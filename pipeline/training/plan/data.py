@@ -13,8 +13,8 @@ from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.data import load_rows
 from pipeline.training.packing import build_blocks
-from pipeline.training.pairs import load_pairs
 from pipeline.training.rows import Export, read_export
+from pipeline.training.seq2seq_data import load_examples
 
 LABELLED: Final = 1 / 3
 """Share of labels among tokens: what ReAct rows of Atlas have."""
@@ -79,8 +79,8 @@ def found(recipe: Recipe, train: TrainRecipe, runs: Path, style: str | None) -> 
 
 def _encoded(path: Path, export: Export, train: TrainRecipe, tokenizer: Any) -> Data:
     if export.format == "swift":
-        pairs, report = load_pairs(path, tokenizer, train.max_length, train.target_length)
-        return _data(len(pairs), len(pairs), report.tokens, report.labelled_tokens, path)
+        rows, report = load_examples(path, tokenizer, train.max_length, train.target_length)
+        return _data(len(rows), len(rows), report.tokens, report.labelled_tokens, path)
     rows, counted = load_rows(path, export.format, tokenizer, train.max_length)
     blocks = build_blocks(rows, train.max_length, train.seed, packing=train.packing)
     labels = sum(label != IGNORE for row in rows for label in row.labels[1:])

@@ -24,8 +24,8 @@ def row_flops(base: Base, counts: Counts, train: TrainRecipe, data: Data, *, che
     asks for its gradient. Computing activations twice costs the body's forward pass again.
     """
     factor = (6 if train.lora is None else 4) + (2 if checkpointing else 0)
-    if base.pairs:
-        return _pair_flops(base.config, counts, train, data, factor)
+    if base.encoder_decoder:
+        return _seq2seq_flops(base.config, counts, train, data, factor)
     head = 6 if train.lora is None else 4
     labelled = data.labelled if train.label_only_head else 1.0
     config = base.config.get_text_config()
@@ -38,7 +38,7 @@ def _head_size(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def _pair_flops(config: Any, counts: Counts, train: TrainRecipe, data: Data, factor: int) -> float:
+def _seq2seq_flops(config: Any, counts: Counts, train: TrainRecipe, data: Data, factor: int) -> float:
     """The encoder works on the source, the decoder on the target; each source token is looked at by both."""
     target = float(train.target_length)
     source = max(1.0, data.tokens - target)

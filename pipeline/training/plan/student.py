@@ -31,7 +31,7 @@ class Base:
     name: str
 
     @property
-    def pairs(self) -> bool:
+    def encoder_decoder(self) -> bool:
         """Whether it is an encoder-decoder."""
         return bool(self.config.is_encoder_decoder)
 
@@ -100,7 +100,7 @@ def build(
     Raises:
         ModelError: transformers cannot build a model of the config.
     """
-    library: Any = AutoModelForSeq2SeqLM if base.pairs else AutoModelForCausalLM
+    library: Any = AutoModelForSeq2SeqLM if base.encoder_decoder else AutoModelForCausalLM
     try:
         model: Any = library.from_config(copy.deepcopy(base.config), dtype=dtype, trust_remote_code=False)
     except Exception as error:
@@ -148,7 +148,7 @@ def count(base: Base, lora: LoraRecipe | None) -> Counts:
             embedding=embedding.numel(),
             head=head.numel(),
             body=sum(sizes.values()) - added - outside,
-            encoder=_size(plain.get_encoder()) - embedding.numel() if base.pairs else 0,
+            encoder=_size(plain.get_encoder()) - embedding.numel() if base.encoder_decoder else 0,
             layer=max(layers, default=0),
             rest=sum(sizes.values()) - sum(layers),
             linear=sum(matrices),

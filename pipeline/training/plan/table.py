@@ -42,8 +42,8 @@ def _student(plan: Plan) -> Iterator[str]:
     how += ", base in 4 bits" if train.lora and train.lora.quantize else ""
     yield _row("trained", f"{counts.trained:,} ({how})")
     lengths = f"{train.max_length:,} tokens"
-    lengths += f" and targets of {train.target_length}" if plan.base.pairs else ""
-    kind = "blocks" if train.packing and not plan.base.pairs else "rows"
+    lengths += f" and targets of {train.target_length}" if plan.base.encoder_decoder else ""
+    kind = "blocks" if train.packing and not plan.base.encoder_decoder else "rows"
     yield _row("a pass", f"{train.batch_size} {kind} of {lengths}")
     yield _row("activations", "computed twice" if plan.checkpointing else "kept")
 

@@ -25,8 +25,8 @@ from pipeline.models.addresses import first_line
 from pipeline.recipe.models import LoraRecipe
 from pipeline.training.documents import separate_documents
 from pipeline.training.head import can_skip, chosen_loss
-from pipeline.training.pair_trainer import summed_loss
 from pipeline.training.plan.student import META, Base, build, inner
+from pipeline.training.seq2seq_trainer import summed_loss
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def trace(base: Base, work: Work) -> Activations:
         model = build(base, dtype=dtype, lora=lora, uniform=uniform, checkpointing=work.checkpointing)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _pretend(model)
-        loss_of = _pair_loss if base.pairs else _causal_loss
+        loss_of = _seq2seq_loss if base.encoder_decoder else _causal_loss
         meter = Meter(model)
         try:
             with kernels(gpu=work.gpu), meter:
@@ -238,7 +238,7 @@ def _padded(_: Any, work: Work) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def _pair_loss(model: Any, work: Work) -> torch.Tensor:
+def _seq2seq_loss(model: Any, work: Work) -> torch.Tensor:
     targets = torch.zeros(work.batch, work.target, dtype=torch.long)
     outputs = model(**_padded(model, work), decoder_input_ids=targets, use_cache=False)
     return summed_loss(outputs, targets)

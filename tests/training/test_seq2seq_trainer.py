@@ -15,14 +15,14 @@ from transformers import T5Config, T5ForConditionalGeneration
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training import evenly
-from pipeline.training.pair_trainer import LengthSampler, PairTrainer, pair_config, summed_loss
-from pipeline.training.pairs import Pair, PairCollator
+from pipeline.training.seq2seq_data import EncodedExample, Seq2SeqCollator
+from pipeline.training.seq2seq_trainer import ExampleTrainer, LengthSampler, seq2seq_config, summed_loss
 
 
-def some_pairs(count: int) -> list[Pair]:
+def some_rows(count: int) -> list[EncodedExample]:
     """Pairs of unequal lengths."""
     return [
-        Pair(
+        EncodedExample(
             array("i", [(7 * n + place) % 40 + 3 for place in range(5 + 3 * (n % 5))] + [1]),
             array("i", [(5 * n + place) % 40 + 3 for place in range(1 + n % 4)] + [1]),
         )
@@ -46,25 +46,25 @@ def make_t5(seed: int = 0) -> T5ForConditionalGeneration:
 
 
 def make_trainer(
-    folder: Path, pairs: list[Pair], dev: list[Pair] | None = None, **settings: Any
-) -> PairTrainer:
+    folder: Path, rows: list[EncodedExample], dev: list[EncodedExample] | None = None, **settings: Any
+) -> ExampleTrainer:
     recipe = TrainRecipe(**{"learning_rate": 1e-2, "warmup": 0, "dtype": "float32", **settings})
-    return PairTrainer(
+    return ExampleTrainer(
         model=make_t5(),
-        args=pair_config(recipe, folder, "trial", bf16=False, parameters=1, evaluates=dev is not None),
-        train_dataset=pairs,
+        args=seq2seq_config(recipe, folder, "trial", bf16=False, parameters=1, evaluates=dev is not None),
+        train_dataset=rows,
         eval_dataset=dev,
-        data_collator=PairCollator(0, 0),
+        data_collator=Seq2SeqCollator(0, 0),
     )
 
 
-def true_loss(model: Any, pairs: list[Pair]) -> float:
-    """The mean loss of a label, pair by pair, by the model's own reckoning without padding."""
+def true_loss(model: Any, rows: list[EncodedExample]) -> float:
+    """The mean loss of a label, row by row, by the model's own reckoning without padding."""
     total = labels = 0.0
     with torch.no_grad():
-        for pair in pairs:
-            target = torch.tensor([pair.target.tolist()])
-            loss = model(input_ids=torch.tensor([pair.source.tolist()]), labels=target).loss
+        for row in rows:
+            target = torch.tensor([row.target.tolist()])
+            loss = model(input_ids=torch.tensor([row.source.tolist()]), labels=target).loss
             total += float(loss) * target.numel()
             labels += target.numel()
     return total / labels
@@ -72,32 +72,32 @@ def true_loss(model: Any, pairs: list[Pair]) -> float:
 
 def test_the_loss_is_the_models_own_over_all_labels_of_the_step(tmp_path: Path) -> None:
     # T01: T5 ignores the number of labels, so its own loss would be a mean of means.
-    pairs = some_pairs(8)
-    wanted = true_loss(make_t5().eval(), pairs)
+    rows = some_rows(8)
+    wanted = true_loss(make_t5().eval(), rows)
     for batch, accumulation in ((8, 1), (2, 4), (1, 8)):
-        trainer = make_trainer(tmp_path, pairs, batch_size=batch, accumulation=accumulation, max_steps=1)
+        trainer = make_trainer(tmp_path, rows, batch_size=batch, accumulation=accumulation, max_steps=1)
         trainer.train()
         [step] = [entry for entry in trainer.state.log_history if "loss" in entry]
         assert step["loss"] == pytest.approx(wanted, rel=1e-5)
-        assert step["labelled_tokens"] == sum(len(pair.target) for pair in pairs)
+        assert step["labelled_tokens"] == sum(len(row.target) for row in rows)
 
 
 def test_evaluation_is_the_mean_over_exactly_the_rows(tmp_path: Path) -> None:
-    dev = some_pairs(7)
-    trainer = make_trainer(tmp_path, some_pairs(4), dev, batch_size=3)
+    dev = some_rows(7)
+    trainer = make_trainer(tmp_path, some_rows(4), dev, batch_size=3)
     assert trainer.evaluate()["eval_loss"] == pytest.approx(true_loss(make_t5().eval(), dev), rel=1e-5)
 
 
 def test_ranks_take_equally_many_batches_that_hold_each_row_once(tmp_path: Path) -> None:
     # T02: rows that fill up the last batch of a rank must not count.
-    dev = some_pairs(7)
-    trainer = make_trainer(tmp_path, some_pairs(4), dev, batch_size=3)
+    dev = some_rows(7)
+    trainer = make_trainer(tmp_path, some_rows(4), dev, batch_size=3)
     collate = trainer.data_collator
     places = [list(evenly.shares(dev, 3, rank, 2, trainer.row_length)) for rank in range(2)]
     shares = [[collate(batch) for batch in batches] for batches in places]
     assert [len(share) for share in shares] == [2, 2]
     labels = [row[row != IGNORE].tolist() for share in shares for batch in share for row in batch["labels"]]
-    assert sorted(label for label in labels if label) == sorted(pair.target.tolist() for pair in dev)
+    assert sorted(label for label in labels if label) == sorted(row.target.tolist() for row in dev)
 
 
 def test_a_batch_without_labels_has_no_loss() -> None:
@@ -124,4 +124,4 @@ def test_rows_of_a_step_are_of_like_length_and_epochs_and_seeds_differ() -> None
 
 
 def test_adam_takes_the_recipes_epsilon(tmp_path: Path) -> None:
-    assert make_trainer(tmp_path, some_pairs(2), adam_epsilon=1e-6).args.adam_epsilon == 1e-6
+    assert make_trainer(tmp_path, some_rows(2), adam_epsilon=1e-6).args.adam_epsilon == 1e-6

@@ -11,10 +11,10 @@ from transformers import PreTrainedTokenizerFast
 from pipeline.errors import ContextLimitError, FormatError, TrainingError
 from pipeline.rendering.seq2seq_ids import encode_source, ids_of
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.pairs import PairCollator, load_pairs, read_examples
 from pipeline.training.scratch import build_tokenizer
+from pipeline.training.seq2seq_data import Seq2SeqCollator, load_examples, read_examples
 from tests.training.making import make_tokenizer
-from tests.training.making_pairs import prompt, rows, save_rows
+from tests.training.making_seq2seq import prompt, rows, save_rows
 
 
 @pytest.fixture(scope="module")
@@ -75,33 +75,33 @@ def test_rows_are_cut_dropped_and_counted(words: PreTrainedTokenizerFast, tmp_pa
     items.append({**items[0], "step": 11, "input": long.text.replace("Your task", "Your task " * 80)})
     save_rows(path, items)
     limit = max(len(ids_of(words, str(row["input"]))) for row in rows(2))
-    pairs, report = load_pairs(path, words, limit, 8)
+    loaded, report = load_examples(path, words, limit, 8)
     assert (report.rows_read, report.rows_kept) == (8, 5)
     assert (report.targets_too_long, report.rows_unlabelled, report.rows_too_long) == (1, 1, 1)
     assert (report.rows_cut, report.entries_left_out) == (1, 1)
     assert report.characters_left_out > 0
     assert report.longest_source <= limit
-    assert report.tokens == sum(len(pair.source) + len(pair.target) for pair in pairs)
+    assert report.tokens == sum(len(row.source) + len(row.target) for row in loaded)
     assert "rows dropped for a target that is too long: 1" in report.lines()
-    for pair, row in zip(pairs, items[:4], strict=False):
-        assert words.decode(pair.target[:-1].tolist()) == row["target"]
-        assert pair.source.tolist() == encode_source(words, str(row["input"]), limit), "as it is served"
+    for encoded, row in zip(loaded, items[:4], strict=False):
+        assert words.decode(encoded.target[:-1].tolist()) == row["target"]
+        assert encoded.source.tolist() == encode_source(words, str(row["input"]), limit), "as it is served"
 
 
 def test_padding_is_masked_by_length_and_the_decoder_starts_from_the_start(
     words: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     save_rows(tmp_path / "train.jsonl", rows(1))
-    pairs, _ = load_pairs(tmp_path / "train.jsonl", words, 400, 16)
-    batch = PairCollator(pad=0, start=0)(pairs)
-    for index, pair in enumerate(pairs):
-        size, wide = len(pair.source), batch["input_ids"].shape[1]
+    loaded, _ = load_examples(tmp_path / "train.jsonl", words, 400, 16)
+    batch = Seq2SeqCollator(pad=0, start=0)(loaded)
+    for index, row in enumerate(loaded):
+        size, wide = len(row.source), batch["input_ids"].shape[1]
         assert batch["attention_mask"][index].tolist() == [1] * size + [0] * (wide - size)
         labels = batch["labels"][index]
-        assert labels[labels != IGNORE].tolist() == pair.target.tolist()
+        assert labels[labels != IGNORE].tolist() == row.target.tolist()
         decoder = batch["decoder_input_ids"][index]
         assert decoder[0] == 0
-        assert torch.equal(decoder[1:][: len(pair.target) - 1], labels[: len(pair.target) - 1])
+        assert torch.equal(decoder[1:][: len(row.target) - 1], labels[: len(row.target) - 1])
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_a_bad_row_is_one_sentence(tmp_path: Path, line: str, complaint: str) ->
 def test_nothing_to_train_on_says_why(words: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     save_rows(tmp_path / "train.jsonl", rows(1))
     with pytest.raises(TrainingError, match=r"no row to train on: 2 read.*train\.target_length = 2"):
-        load_pairs(tmp_path / "train.jsonl", words, 400, 2)
+        load_examples(tmp_path / "train.jsonl", words, 400, 2)
     with pytest.raises(TrainingError, match="export the dataset again"):
-        load_pairs(tmp_path / "none.jsonl", words, 400, 16)
+        load_examples(tmp_path / "none.jsonl", words, 400, 16)

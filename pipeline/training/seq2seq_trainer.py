@@ -40,8 +40,8 @@ def _total(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     )
 
 
-class PairTrainer(Counting, Seq2SeqTrainer):
-    """Seq2SeqTrainer for ``Pair`` rows."""
+class ExampleTrainer(Counting, Seq2SeqTrainer):
+    """Seq2SeqTrainer for ``EncodedExample`` rows."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(compute_loss_func=summed_loss, **kwargs)
@@ -62,11 +62,11 @@ class PairTrainer(Counting, Seq2SeqTrainer):
         return _total(model(**inputs).logits, labels), (labels != IGNORE).sum()
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthSampler:
-        pairs: Any = self.train_dataset if train_dataset is None else train_dataset
-        return self.by_length(pairs)
+        rows: Any = self.train_dataset if train_dataset is None else train_dataset
+        return self.by_length(rows)
 
 
-def pair_config(
+def seq2seq_config(
     recipe: TrainRecipe, folder: Path, run_name: str, *, bf16: bool, parameters: int, evaluates: bool
 ) -> Seq2SeqTrainingArguments:
     """The arguments of the trainer; as ``trainer_config``.

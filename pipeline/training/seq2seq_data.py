@@ -32,7 +32,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Pair:
+class EncodedExample:
     """One example as ids, each side ending with one end token."""
 
     source: array[int]
@@ -40,7 +40,7 @@ class Pair:
 
 
 @dataclass
-class PairReport:
+class Seq2SeqReport:
     """What became of the rows. ``tokens`` are those of sources and targets together."""
 
     rows_read: int = 0
@@ -98,9 +98,9 @@ def read_examples(path: Path) -> Iterator[Example]:
         ) from None
 
 
-def load_pairs(
+def load_examples(
     path: Path, tokenizer: Any, source_length: int, target_length: int
-) -> tuple[list[Pair], PairReport]:
+) -> tuple[list[EncodedExample], Seq2SeqReport]:
     """Encode the rows of an exported file through the serving path's own ``seq2seq_ids``.
 
     A source is cut to fit as it is when served. A target is never cut: a row whose target is too long
@@ -110,43 +110,43 @@ def load_pairs(
         TrainingError: the file or a row is unusable, or no row is left to train on.
     """
     try:
-        pairs, report = encode_examples(read_examples(path), tokenizer, source_length, target_length)
+        rows, report = encode_examples(read_examples(path), tokenizer, source_length, target_length)
     except FormatError as error:
         raise TrainingError(f"{path}, {error}") from error
-    if not pairs:
+    if not rows:
         raise TrainingError(
             f"{path} holds no row to train on: {report.rows_read} read, {report.rows_too_long} longer than "
             f"train.max_length = {source_length}, {report.targets_too_long} with targets longer than "
             f"train.target_length = {target_length}, {report.rows_unlabelled} without a target"
         )
-    return pairs, report
+    return rows, report
 
 
 def encode_examples(
     examples: Iterable[Example], tokenizer: Any, source_length: int, target_length: int
-) -> tuple[list[Pair], PairReport]:
-    """Encode examples; see ``load_pairs``.
+) -> tuple[list[EncodedExample], Seq2SeqReport]:
+    """Encode examples; see ``load_examples``.
 
     Raises:
         FormatError: an example cannot be encoded, or its target would end twice; its name is said.
     """
-    report = PairReport()
-    pairs: list[Pair] = []
+    report = Seq2SeqReport()
+    rows: list[EncodedExample] = []
     for example in examples:
         report.rows_read += 1
         try:
-            pair = _pair(example, tokenizer, source_length, target_length, report)
+            row = _row(example, tokenizer, source_length, target_length, report)
         except FormatError as error:
             raise FormatError(f"row {example.name!r}: {error}") from error
-        if pair is not None:
-            pairs.append(pair)
-            _count(pair, report)
-    return pairs, report
+        if row is not None:
+            rows.append(row)
+            _count(row, report)
+    return rows, report
 
 
-def _pair(
-    example: Example, tokenizer: Any, source_length: int, target_length: int, report: PairReport
-) -> Pair | None:
+def _row(
+    example: Example, tokenizer: Any, source_length: int, target_length: int, report: Seq2SeqReport
+) -> EncodedExample | None:
     target = ids_of(tokenizer, example.target)
     if len(target) < 2:
         report.rows_unlabelled += 1
@@ -164,18 +164,18 @@ def _pair(
     report.rows_cut += bool(fitted.entries or fitted.characters)
     report.entries_left_out += fitted.entries
     report.characters_left_out += fitted.characters
-    return Pair(array("i", source), array("i", target))
+    return EncodedExample(array("i", source), array("i", target))
 
 
-def _count(pair: Pair, report: PairReport) -> None:
+def _count(row: EncodedExample, report: Seq2SeqReport) -> None:
     report.rows_kept += 1
-    report.tokens += len(pair.source) + len(pair.target)
-    report.labelled_tokens += len(pair.target)
-    report.longest_source = max(report.longest_source, len(pair.source))
-    report.longest_target = max(report.longest_target, len(pair.target))
+    report.tokens += len(row.source) + len(row.target)
+    report.labelled_tokens += len(row.target)
+    report.longest_source = max(report.longest_source, len(row.source))
+    report.longest_target = max(report.longest_target, len(row.target))
 
 
-class PairCollator:
+class Seq2SeqCollator:
     """Pads on the right. Padding is masked by length in sources, and is ``IGNORE`` in labels.
 
     Args:
@@ -187,14 +187,14 @@ class PairCollator:
         self._pad = pad
         self._start = start
 
-    def __call__(self, pairs: Sequence[Pair]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[EncodedExample]) -> dict[str, torch.Tensor]:
         """A batch, right-padded.
 
         ``input_ids`` and ``attention_mask`` have the shape (rows, longest source), ``labels`` and
         ``decoder_input_ids`` (the labels shifted right by one) the shape (rows, longest target).
         """
-        sources = [pair.source.tolist() for pair in pairs]
-        targets = [pair.target.tolist() for pair in pairs]
+        sources = [row.source.tolist() for row in rows]
+        targets = [row.target.tolist() for row in rows]
         return {
             "input_ids": _padded(sources, self._pad),
             "attention_mask": _padded([[1] * len(source) for source in sources], 0),
