@@ -124,7 +124,7 @@ def _sheet(files: Sequence[Inspected]) -> Sheet:
 
 def _note(one: Inspected) -> str:
     train = one.train
-    whole = "blocks" if train.packing and one.findings.fill is not None else "rows"
+    whole = "rows" if one.findings.fill is None else "blocks"
     layout = f"{train.batch_size} {whole} × {one.accumulation} accumulated × {one.devices} devices"
     return f"A step: {layout}. max_length {train.max_length}. The last three lines must be 0."
 
@@ -155,9 +155,16 @@ def _lengths(figures: dict[str, Any]) -> dict[str, str]:
             "longest target": f"{figures['longest_target']:,}",
             "cut to fit": f"{figures['rows_cut']:,} ({lost})",
         }
+    truncated = f"{figures['rows_truncated']:,} ({figures['turns_dropped']} turns dropped)"
+    if "prompt_tokens" in figures:
+        return {
+            "tokens that the halves share": f"{figures['prompt_tokens']:,}",
+            "longest half": f"{figures['longest']:,}",
+            "truncated": truncated,
+        }
     return {
         "longest row": f"{figures['longest']:,}",
-        "truncated": f"{figures['rows_truncated']:,} ({figures['turns_dropped']} turns dropped)",
+        "truncated": truncated,
         "seams that joined text would encode otherwise": f"{figures['joint_differences']:,}",
     }
 
@@ -167,6 +174,7 @@ def _dropped(figures: dict[str, Any]) -> str:
         "too long": figures["rows_too_long"],
         "target too long": figures.get("targets_too_long", 0),
         "without a label": figures["rows_unlabelled"],
+        "not as they would be served": figures.get("rows_unserved", 0),
     }
     dropped = figures["rows_read"] - figures["rows_kept"]
     reasons["refused"] = dropped - sum(reasons.values())
@@ -186,7 +194,7 @@ def _write(path: Path, inspection: Inspection, files: Sequence[Inspected], devic
         "format": inspection.export.format,
         "model": inspection.address,
         "max_length": train.max_length,
-        "packing": train.packing and inspection.export.format != "swift",
+        "packing": files[0].findings.fill is not None,
         "batch": files[0].batch,
         "devices": devices,
     }

@@ -16,6 +16,7 @@ from pipeline.models.addresses import check_stamp, load_tokenizer, local_folder,
 from pipeline.models.folders import base_address
 from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.training.inspect_findings import Choice, Findings
+from pipeline.training.inspect_preference import inspect_preference
 from pipeline.training.inspect_rows import inspect_rows
 from pipeline.training.inspect_seq2seq import inspect_seq2seq
 from pipeline.training.launch import config_file
@@ -59,6 +60,7 @@ class Inspected:
         """Every count by name, the faults row by row."""
         found, report = self.findings, self.findings.report
         return {
+            "rows_unlabelled": found.count("unlabelled"),
             **report.as_dict(),
             "labelled_share": report.labelled_tokens / report.tokens if report.tokens else 0.0,
             "rows_refused": found.count("refused"),
@@ -108,7 +110,8 @@ class Inspection(Subsets):
     def _inspect(self, path: Path, style: str, tokenizer: Any, choice: Choice) -> Findings:
         if self.export.format == "swift":
             return inspect_seq2seq(path, tokenizer, self.train, choice)
-        return inspect_rows(path, self.export.format, style, tokenizer, self.train, choice)
+        inspect = inspect_preference if self.export.pairs else inspect_rows
+        return inspect(path, self.export.format, style, tokenizer, self.train, choice)
 
     def _tokenizer(self, rows: Path) -> Any:
         """The base model's own, or the one that training would make of the rows."""
@@ -137,12 +140,7 @@ def plan_inspection(recipe: Recipe, runs: Path, only: str | None = None) -> Insp
         RecipeError: the recipe trains nothing.
         TrainingError: there is no dataset, or it lacks a style.
     """
-    found = find_subsets(recipe, runs, only)
-    if found.export.pairs:
-        raise TrainingError(
-            f"{found.dataset} holds pairs, which are not shown: training counts their tokens before it begins"
-        )
-    return Inspection(**vars(found))
+    return Inspection(**vars(find_subsets(recipe, runs, only)))
 
 
 def devices_of(train: TrainRecipe, recipe: Path) -> int:

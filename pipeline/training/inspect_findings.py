@@ -10,9 +10,10 @@ from typing import Any, Final, Literal
 from pipeline.rendering.ids import is_control
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training.data import DataReport
+from pipeline.training.preference_data import PreferenceReport
 from pipeline.training.seq2seq_data import Seq2SeqReport
 
-Kind = Literal["unlabelled", "too_long", "target_too_long", "stop", "control", "form", "refused"]
+Kind = Literal["unlabelled", "too_long", "target_too_long", "unserved", "stop", "control", "form", "refused"]
 
 FAULTS: Final[dict[Kind, tuple[str, str]]] = {
     "unlabelled": (
@@ -23,6 +24,10 @@ FAULTS: Final[dict[Kind, tuple[str, str]]] = {
     "target_too_long": (
         "rows that train nothing, since their target does not fit",
         "raise train.target_length",
+    ),
+    "unserved": (
+        "pairs that train nothing, since serving would write what their halves share otherwise",
+        "export them with another renderer",
     ),
     "stop": (
         "rows with a turn that does not end with its one stop, so that a student would not learn to stop",
@@ -102,14 +107,14 @@ class Findings:
     ``fill`` is the share of the blocks' positions that hold a token; None without packing.
     """
 
-    report: DataReport | Seq2SeqReport
+    report: DataReport | Seq2SeqReport | PreferenceReport
     faults: list[Fault] = field(default_factory=list[Fault])
     shown: list[Shown] = field(default_factory=list[Shown])
     control_ids: int = 0
     units: int = 0
     fill: float | None = None
 
-    def add(self, report: DataReport | Seq2SeqReport, faults: Iterable[Fault]) -> None:
+    def add(self, report: DataReport | Seq2SeqReport | PreferenceReport, faults: Iterable[Fault]) -> None:
         """Count one more row: its own report is added to that of the file."""
         for name, value in asdict(report).items():
             before: int = getattr(self.report, name)

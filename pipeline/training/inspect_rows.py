@@ -49,7 +49,7 @@ def inspect_rows(
             faults += [Fault("control", episode.id, ", ".join(dict.fromkeys(foreign)))] if foreign else []
         found.add(report, faults)
         if choice.wants(episode.id, len(found.shown)):
-            parts = parts or _as_it_is(episode.prompt, tokenizer)
+            parts = parts or as_it_is(episode.prompt, tokenizer)
             found.shown.append(Shown(episode.id, bits(parts, tokenizer), "" if row else faults[0].kind))
     blocks = build_blocks(kept, train.max_length, train.seed, packing=train.packing)
     found.units = len(blocks)
@@ -128,7 +128,7 @@ def _examine(
     return prompt, rows[0], report, faults
 
 
-def _as_it_is(prompt: Prompt, tokenizer: Any) -> list[Stretch]:
+def as_it_is(prompt: Prompt, tokenizer: Any) -> list[Stretch]:
     """A row that training drops, whole; nothing where it cannot even be encoded."""
     try:
         return stretches(prompt, encode(prompt, tokenizer, generate=False), tokenizer)

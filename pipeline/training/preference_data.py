@@ -112,11 +112,11 @@ def encode_pairs(
 
 
 def _row(pair: PairRow, tokenizer: Any, max_length: int, report: PreferenceReport) -> Preference | None:
-    fitted = _fitted(pair, tokenizer, max_length)
-    if fitted is None:
+    fitting = fitted(pair, tokenizer, max_length)
+    if fitting is None:
         report.rows_too_long += 1
         return None
-    kept, halves = fitted
+    kept, halves = fitting
     prompt = encode(kept.prompt, tokenizer, generate=True).ids
     length = len(prompt)
     if any(half.ids[:length] != prompt for half in halves):
@@ -134,8 +134,14 @@ def _row(pair: PairRow, tokenizer: Any, max_length: int, report: PreferenceRepor
     }
 
 
-def _fitted(pair: PairRow, tokenizer: Any, max_length: int) -> tuple[PairRow, list[Row]] | None:
-    """The pair with as few of its shared turns gone as ``max_length`` asks for, and its halves as ids."""
+def fitted(pair: PairRow, tokenizer: Any, max_length: int) -> tuple[PairRow, list[Row]] | None:
+    """The pair with as few of its shared turns gone as ``max_length`` asks for, and its halves as ids.
+
+    None where it is too long even so.
+
+    Raises:
+        TrainingError: a half cannot be encoded, or holds nothing to learn.
+    """
     kept: PairRow | None = pair
     while kept is not None:
         episodes = [Episode(kept.id, kept.chosen), Episode(kept.id, kept.rejected)]

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from pipeline.cli.inspect_dump import coloured_row, plain_row
 from pipeline.training.inspect_findings import Bit, Shown
+from tests.training import making_preferences
 from tests.training.making import make_tokenizer, save_dataset, save_recipe, text_rows
-from tests.training.making_pairs import Place, rows, save_rows
+from tests.training.making_seq2seq import Place, rows, save_rows
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 ⟧ fake ⟦ \u202e\u2028 \x9b31m\nrow 'fake'"
 
@@ -100,6 +101,19 @@ def test_a_faulty_pair_is_status_1(cli, tmp_path, target, complaint):
     assert complaint in cli.err and "'e-0, step 9'" in cli.err
     assert "longest target" in cli.out
     assert re.search(r"What action should you do next\? ?⟪</s>⟫⟦ ?open door to kitchen⟪</s>⟫⟧", cli.out)
+
+
+def test_pairs_to_prefer_show_both_halves(cli, tmp_path, base):
+    place = making_preferences.Place(tmp_path, base, train="packing: false\n")
+    target = tmp_path / "figures.json"
+    assert cli("inspect-data", place.recipe, "--runs", tmp_path / "runs", "--rows", 1, "--json", target) == 0
+    assert re.search(r"\nrow 't0good\S* chosen'\n", cli.out) and re.search(
+        r"\nrow 't0good\S* rejected'\n", cli.out
+    )
+    assert cli.out.count("Question: Where is") == 1, "what both halves share is shown once"
+    assert "longest half" in cli.out and "tokens that the halves share" in cli.out
+    written = json.loads(target.read_text())
+    assert (written["packing"], written["styles"]["react"]["train"]["rows_kept"]) == (False, 4)
 
 
 def test_foreign_text_cannot_act_on_the_terminal(cli, place):

@@ -14,16 +14,20 @@ from pipeline.errors import RecipeError, TrainingError
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.registry import load_renderer
+from pipeline.rendering.tokens import encode
+from pipeline.training import preference_data
 from pipeline.training.causal import main
 from pipeline.training.data import load_rows
 from pipeline.training.inspect import Inspected, devices_of, plan_inspection
 from pipeline.training.inspect_findings import Choice, Fault, Findings
+from pipeline.training.inspect_preference import inspect_preference
 from pipeline.training.inspect_rows import inspect_rows, text_stop
 from pipeline.training.inspect_seq2seq import inspect_seq2seq
+from pipeline.training.preference_data import load_preferences
 from pipeline.training.scratch import build_tokenizer
 from pipeline.training.seq2seq_data import load_examples
 from tests.rendering.making import smol, spec, steps, task, with_tools
-from tests.training import making_pairs
+from tests.training import making_preferences, making_seq2seq
 from tests.training.making import (
     chat_row,
     make_tokenizer,
@@ -55,7 +59,7 @@ def kinds(found: Findings) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def words() -> PreTrainedTokenizerFast:
-    items = making_pairs.rows(6)
+    items = making_seq2seq.rows(6)
     return build_tokenizer([str(row[key]) for row in items for key in ("input", "target")] * 2, 520)
 
 
@@ -257,17 +261,17 @@ def test_the_dump_is_the_text_whatever_it_holds(tmp_path_factory: pytest.TempPat
 
 def test_pairs_one_by_one_give_the_report_of_training(tmp_path: Path, words: PreTrainedTokenizerFast) -> None:
     train = TrainRecipe(max_length=110)
-    found = inspected(tmp_path, making_pairs.rows(4), "swift", words, train)
+    found = inspected(tmp_path, making_seq2seq.rows(4), "swift", words, train)
     _, report = load_examples(tmp_path / "train.jsonl", words, 110, train.target_length)
     assert found.report == report
     assert (found.faults, found.control_ids, found.units) == ([], 0, 8)
-    tokens = sum(len(words.encode(row["target"])) for row in making_pairs.rows(4))  # type: ignore[arg-type]
+    tokens = sum(len(words.encode(row["target"])) for row in making_seq2seq.rows(4))  # type: ignore[arg-type]
     assert report.labelled_tokens == tokens, "each with its end token"
 
 
 def test_every_fault_of_a_pair_is_named(tmp_path: Path, words: PreTrainedTokenizerFast) -> None:
-    good = making_pairs.rows(1)[0]
-    text = making_pairs.prompt("kitchen", 2).text
+    good = making_seq2seq.rows(1)[0]
+    text = making_seq2seq.prompt("kitchen", 2).text
     changes: list[tuple[str, dict[str, object]]] = [
         ("unlabelled", {"target": "  "}),
         ("target_too_long", {"target": "wait " * 20}),
@@ -356,3 +360,63 @@ def test_no_weights_are_needed(tmp_path: Path, base: Path) -> None:
     inspection = plan_inspection(load_recipe(save_recipe(tmp_path, bare)), tmp_path / "runs")
     assert [one.findings.report.rows_kept for one in inspection.files(Choice(0), 1)] == [3]
     assert deepcopy(inspection.styles) == ("react",)
+
+
+@pytest.mark.parametrize("kind", ["text", "messages"])
+def test_pairs_to_prefer_one_by_one_give_the_report_of_training(
+    tmp_path: Path, tokenizer: PreTrainedTokenizerFast, kind: Any
+) -> None:
+    pairs = [making_preferences.make_pair(number, shared=number) for number in range(4)]
+    path = making_preferences.save_pairs(tmp_path, pairs, kind) / "react" / "train.jsonl"
+    whole, _ = load_preferences(path, kind, tokenizer, 4096)
+    limit = max(len(whole[1]["chosen_ids"]), len(whole[1]["rejected_ids"]))  # longer pairs are cut
+    found = inspect_preference(path, kind, "react", tokenizer, TrainRecipe(max_length=limit), Choice(99))
+    loaded, report = load_preferences(path, kind, tokenizer, limit)
+    assert report.rows_truncated > 0 and report.turns_dropped > 0
+    assert (found.report, found.faults, found.control_ids) == (report, [], 0)
+    assert (found.units, found.fill) == (4, None)
+    assert [row.row.split()[1] for row in found.shown] == ["chosen", "rejected"] * 4
+    shown = iter(found.shown)
+    for row in loaded:
+        better, worse = next(shown), next(shown)
+        for half, one in (("chosen", better), ("rejected", worse)):
+            words = [label for label in row[f"{half}_labels"] if label != -100]
+            assert "".join(bit.text for bit in one.bits if bit.trained) == tokenizer.decode(words)
+        assert "".join(bit.text for bit in better.bits) == tokenizer.decode(row["chosen_ids"])
+        remainder = tokenizer.decode(row["rejected_ids"][row["prompt_length"] :])
+        assert "".join(bit.text for bit in worse.bits) == remainder, "what both share is shown once"
+
+
+def test_every_fault_of_a_pair_to_prefer_is_named(
+    tmp_path: Path, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = (
+        making_preferences.save_pairs(tmp_path, [making_preferences.make_pair(0)]) / "react" / "train.jsonl"
+    )
+    good = json.loads(path.read_text())
+
+    def faults(row: dict[str, Any], **train: Any) -> list[tuple[str, str]]:
+        path.write_text(json.dumps(row) + "\n")
+        recipe = TrainRecipe(**{"max_length": 1024, **train})
+        found = inspect_preference(path, "text", "react", tokenizer, recipe, Choice(1))
+        assert len(found.shown) == 2 and found.report.rows_read == 1
+        return kinds(found)
+
+    assert faults(good) == []
+    unending = [*good["rejected_parts"][:-1], "Action 9: Finish[x]"]
+    assert faults({**good, "rejected_parts": unending}) == [("stop", good["id"])]
+    assert faults({**good, "chosen_parts": [""]}) == [("stop", good["id"])]
+    assert faults(good, max_length=20) == [("too_long", good["id"])]
+    seen = [good["rejected_parts"][0], " @@end\nThought 3:", *good["rejected_parts"][2:]]
+    assert faults({**good, "rejected_parts": seen}) == []
+    tokenizer = deepcopy(tokenizer)
+    tokenizer.add_tokens([AddedToken("@@end", special=False)])
+    assert faults({**good, "rejected_parts": seen}) == [("control", good["id"])]
+
+    def other(prompt: Any, tokenizer: Any, *, generate: bool) -> Any:
+        found = encode(prompt, tokenizer, generate=generate)
+        found.ids[0] += 1
+        return found
+
+    monkeypatch.setattr(preference_data, "encode", other)
+    assert faults(good) == [("unserved", good["id"])]
