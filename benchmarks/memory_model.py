@@ -23,13 +23,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig
 
-from pipeline.recipe.models import LoraRecipe
+from pipeline.recipe.models import DpoRecipe, LoraRecipe, TrainRecipe
 from pipeline.training.documents import separate_documents
 from pipeline.training.head import add_label_head
 from pipeline.training.plan.memory import memory_of
 from pipeline.training.plan.sharding import SHARDINGS
 from pipeline.training.plan.student import Base, build, count, inner
 from pipeline.training.plan.trace import Work, trace
+from pipeline.training.preference_head import add_logps_head
+from pipeline.training.preference_trainer import pair_losses, reference_of
 from pipeline.training.seq2seq_trainer import summed_loss
 
 PLAIN = Work(
@@ -99,12 +101,14 @@ def cases() -> Iterator[Case]:
     yield Case("bfloat16 autocast", middle, replace(PLAIN, autocast=True))
     lora = replace(PLAIN, lora=LoraRecipe(), half=True, autocast=True)
     yield Case("LoRA, bfloat16", middle, lora)
+    yield Case("preference", middle, replace(PLAIN, batch=4, packing=False, preference=True))
+    yield Case("preference, LoRA", middle, replace(lora, batch=4, packing=False, preference=True))
     tied = llama(256, 4, 16000, "qwen3", tie_word_embeddings=True, head_dim=32)
     yield Case("tied, big vocabulary", tied, replace(PLAIN, length=512))
-    pairs = replace(PLAIN, packing=False)
-    yield Case("pairs", t5(128, 3), replace(pairs, batch=8, length=128))
-    yield Case("pairs, longer", t5(192, 4), replace(pairs, batch=4, length=512))
-    yield Case("pairs, large", t5(384, 6), replace(pairs, batch=2, length=128))
+    examples = replace(PLAIN, packing=False)
+    yield Case("examples", t5(128, 3), replace(examples, batch=8, length=128))
+    yield Case("examples, longer", t5(192, 4), replace(examples, batch=4, length=512))
+    yield Case("examples, large", t5(384, 6), replace(examples, batch=2, length=128))
 
 
 def predicted(case: Case) -> float:
@@ -119,18 +123,26 @@ def measured(case: Case) -> float:
     work = case.work
     dtype = torch.bfloat16 if work.half else torch.float32
     model = build(case.base, dtype=dtype, lora=work.lora, checkpointing=work.checkpointing)
-    if work.label_only and not case.base.encoder_decoder:
-        add_label_head(model)
-    batch = pair_batch(case) if case.base.encoder_decoder else causal_batch(case, model)
+    reference = reference_of(model, TrainRecipe(lora=work.lora)) if work.preference else None
+    add_heads(case, model, reference)
+    batch = seq2seq_batch(case) if case.base.encoder_decoder else causal_batch(case, model)
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, fused=True)
-    optimizer_step(case, model, optimizer, batch)
-    held = [*model.parameters(), *model.buffers()]
+    optimizer_step(case, model, reference, optimizer, batch)
+    held = [one for each in (model, reference) if each for one in (*each.parameters(), *each.buffers())]
     held += [one for state in optimizer.state.values() for one in state.values() if torch.is_tensor(one)]
     start = sum(one.untyped_storage().nbytes() for one in {id(one): one for one in held}.values())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        optimizer_step(case, model, optimizer, batch)
+        optimizer_step(case, model, reference, optimizer, batch)
     return start + highest(seen)
+
+
+def add_heads(case: Case, model: Any, reference: Any) -> None:
+    if case.work.preference:
+        for one in (model, reference) if reference else (model,):
+            add_logps_head(one)
+    elif case.work.label_only and not case.base.encoder_decoder:
+        add_label_head(model)
 
 
 def highest(seen: Any) -> int:
@@ -143,10 +155,10 @@ def highest(seen: Any) -> int:
     return most
 
 
-def optimizer_step(case: Case, model: Any, optimizer: Any, batch: dict[str, Any]) -> None:
+def optimizer_step(case: Case, model: Any, reference: Any, optimizer: Any, batch: dict[str, Any]) -> None:
     for _ in range(case.accumulation):
         with torch.autocast("cpu", torch.bfloat16, enabled=case.work.autocast):
-            loss = loss_of(case, model, batch)
+            loss = loss_of(case, model, reference, batch)
         loss.backward()
         del loss
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -154,12 +166,24 @@ def optimizer_step(case: Case, model: Any, optimizer: Any, batch: dict[str, Any]
     optimizer.zero_grad()
 
 
-def loss_of(case: Case, model: Any, batch: dict[str, Any]) -> torch.Tensor:
+def loss_of(case: Case, model: Any, reference: Any, batch: dict[str, Any]) -> torch.Tensor:
     if case.base.encoder_decoder:
         outputs = model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
         return summed_loss(outputs, batch["labels"])
+    if case.work.preference:
+        return preference_loss(model, reference, batch)
     only = {"label_only": True} if case.work.label_only else {}
     return model(**batch, use_cache=False, **only).loss
+
+
+def preference_loss(model: Any, reference: Any, batch: dict[str, Any]) -> torch.Tensor:
+    """As PreferenceTrainer: the model's own log-probabilities, then those that it is measured against."""
+    asked = {**batch, "use_cache": False, "row_logps": True}
+    policy = model(**asked).logits
+    with torch.no_grad(), contextlib.nullcontext() if reference else model.disable_adapter():
+        before = (reference or model)(**asked).logits
+    words = (batch["labels"] != -100).sum(dim=1)
+    return pair_losses(policy, before, words, DpoRecipe()).sum()
 
 
 def causal_batch(case: Case, model: Any) -> dict[str, Any]:
@@ -178,7 +202,7 @@ def causal_batch(case: Case, model: Any) -> dict[str, Any]:
     return batch
 
 
-def pair_batch(case: Case) -> dict[str, Any]:
+def seq2seq_batch(case: Case) -> dict[str, Any]:
     work = case.work
     ids = torch.randint(3, 1000, (work.batch, work.length))
     mask = torch.ones_like(ids)

@@ -69,8 +69,11 @@ def plan(
     base = read_base(loaded.models[train.model].address, config)
     if base.encoder_decoder and train.lora is not None:
         raise RecipeError("train.lora: an encoder-decoder is trained with all its weights; remove the key")
-    # Pairs are never packed, whatever the recipe says.
-    train = train.model_copy(update={"packing": False}) if base.encoder_decoder else train
+    if base.encoder_decoder and train.dpo is not None:
+        raise RecipeError("train.dpo: an encoder-decoder imitates only; remove the key")
+    # Examples and pairs are never packed, whatever the recipe says.
+    if base.encoder_decoder or train.dpo is not None:
+        train = train.model_copy(update={"packing": False})
     data = _data(loaded, train, runs, style, rows, tokens_per_row, labelled)
     made = make_plan(base, train, data, Machine(which, processes, split, utilisation, price))
     for line in lines(made, loaded.name):
@@ -87,11 +90,6 @@ def _train(recipe: Recipe) -> TrainRecipe:
         raise RecipeError(f"recipe {recipe.name!r} lacks a train section: there is nothing to plan")
     if recipe.train.model not in recipe.models:
         raise RecipeError(f"train.model: {recipe.train.model!r} is not one of models")
-    if recipe.train.dpo is not None:
-        raise RecipeError(
-            "train.dpo: plans are for imitation; a pass over pairs holds 2 × batch_size rows, and a model"
-            " without an adapter stands beside a copy of itself"
-        )
     return recipe.train
 
 

@@ -34,14 +34,23 @@ def label_logps(
     if not len(targets):
         # Still connected to every weight, or ranks of a distributed run would wait for each other.
         return head(hidden[:, :1]).float().sum(dim=(1, 2)) * 0.0
-    # DeepSpeed's stage 3 leaves an empty weight between uses, and notes its shape.
-    size = max(1, at_once // getattr(head.weight, "ds_shape", head.weight.shape)[0])
-    found = _logps(head, chosen, targets) if len(targets) <= size else _in_parts(head, chosen, targets, size)
+    found = chosen_logps(head, chosen, targets, at_once)
     rows = wanted.nonzero()[:, 0]
     return torch.zeros(len(labels), device=hidden.device).index_add(0, rows, found)
 
 
-def _in_parts(head: Any, chosen: torch.Tensor, targets: torch.Tensor, size: int) -> torch.Tensor:
+def chosen_logps(
+    head: Any, chosen: torch.Tensor, targets: torch.Tensor, at_once: int = LOGITS_AT_ONCE
+) -> torch.Tensor:
+    """Log-probabilities of positions that were chosen; arguments as ``head.chosen_loss``.
+
+    Returns:
+        Shape (positions,), in float32.
+    """
+    # DeepSpeed's stage 3 leaves an empty weight between uses, and notes its shape.
+    size = max(1, at_once // getattr(head.weight, "ds_shape", head.weight.shape)[0])
+    if len(targets) <= size:
+        return _logps(head, chosen, targets)
     project = head.forward
 
     def in_parts(chosen: torch.Tensor) -> torch.Tensor:

@@ -34,10 +34,6 @@ from pipeline.training.watch import Watch
 from pipeline.trajectories.files import write_json
 from pipeline.trajectories.schema import digest
 
-_HELD = {
-    True: "pairs to prefer one of: set train.dpo, or export rows to imitate (without export.pairs)",
-    False: "rows to imitate, and train.dpo needs pairs: set export.pairs and export again, or remove it",
-}
 """What is wrong with a dataset whose rows are pairs, or are none."""
 
 
@@ -228,8 +224,6 @@ def _jobs(program: Program, recipe: Recipe, runs: Path, checkpoints: Path, only:
     found = find_subsets(recipe, runs, only)
     accumulation(found.train, world_size())  # refused before a model is loaded
     tracking.check(found.train)
-    if found.export.pairs != (found.train.dpo is not None):
-        raise TrainingError(f"{found.dataset} holds {_HELD[found.export.pairs]}")
     if (wanted := module_for(found.export.format, pairs=found.export.pairs)) != program.module:
         kind = found.export.format
         raise TrainingError(f"{found.dataset} holds rows of the format {kind!r}: train them with {wanted}")

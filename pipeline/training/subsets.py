@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pipeline.errors import RecipeError, TrainingError
 from pipeline.recipe.models import Recipe, TrainRecipe
 from pipeline.training.rows import Export, read_export
+
+_HELD: Final = {
+    True: "pairs to prefer one of: set train.dpo, or export rows to imitate (without export.pairs)",
+    False: "rows to imitate, and train.dpo needs pairs: set export.pairs and export again, or remove it",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ def find_subsets(recipe: Recipe, runs: Path, only: str | None = None) -> Subsets
 
     Raises:
         RecipeError: the recipe trains nothing, or no model of its own.
-        TrainingError: there is no dataset, or it lacks a style.
+        TrainingError: there is no dataset, it lacks a style, or the recipe does not train on its kind.
     """
     train = recipe.train
     if train is None:
@@ -46,4 +52,15 @@ def find_subsets(recipe: Recipe, runs: Path, only: str | None = None) -> Subsets
         if style not in export.styles:
             known = ", ".join(export.styles)
             raise TrainingError(f"{dataset} holds no style {style!r} (only {known}); export it as well")
+    check_kind(dataset, export, train)
     return Subsets(train, recipe.models[train.model].address, dataset, export, styles)
+
+
+def check_kind(dataset: Path, export: Export, train: TrainRecipe) -> None:
+    """Make sure that pairs are there to be preferred, or rows to be imitated.
+
+    Raises:
+        TrainingError: the dataset holds what the recipe does not ask for.
+    """
+    if export.pairs != (train.dpo is not None):
+        raise TrainingError(f"{dataset} holds {_HELD[export.pairs]}")

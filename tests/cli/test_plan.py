@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from transformers import AutoTokenizer
 
+from pipeline.training.preference_data import load_preferences
+from tests.training import making_preferences
 from tests.training.making import save_base, save_dataset
 
 CONFIGS = Path(__file__).resolve().parents[2] / "recipes" / "configs"
@@ -47,7 +50,7 @@ def test_a_plan_that_fits(cli, tmp_path, config) -> None:
     command = ["plan", recipe(tmp_path, max_steps=100), "--gpu", "h100", "--gpus", 8, "--sharding", "zero3"]
     assert cli(*command, "--config", config, "--price", 2, "--json", out) == 0
     assert "fits" in cli.out
-    assert "4 × 1 × 8 = 32 rows, 8,192 tokens" in cli.out
+    assert "4 × 1 × 8 = 32 blocks, 8,192 tokens" in cli.out
     assert max(map(len, cli.out.splitlines())) <= 80
     plan = json.loads(out.read_text())
     assert plan["fits"] is True
@@ -94,7 +97,7 @@ def test_what_does_not_fit_is_refused_with_the_change_that_helps(cli, tmp_path, 
     # The advice holds: what it says to add makes the same command succeed, at the same rows a step.
     words = cli.err.split("; with ")[1].split(" it would")[0].split()
     assert cli("plan", made, *words, *figures) == 0
-    assert "= 64 rows" in cli.out
+    assert "= 64 blocks" in cli.out
 
 
 def test_nothing_helps_a_gpu_that_is_too_small(cli, tmp_path, config) -> None:
@@ -126,7 +129,7 @@ def test_an_adapter_on_an_encoder_decoder_is_refused_as_training_refuses_it(cli,
     assert "encoder-decoder is trained with all its weights" in cli.err
 
 
-def test_pairs_are_not_packed_whatever_the_recipe_says(cli, tmp_path) -> None:
+def test_examples_are_not_packed_whatever_the_recipe_says(cli, tmp_path) -> None:
     small = {"d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_heads": 4, "vocab_size": 500}
     path = tmp_path / "t5.json"
     path.write_text(json.dumps({"model_type": "t5", "decoder_start_token_id": 0, **small}))
@@ -134,3 +137,32 @@ def test_pairs_are_not_packed_whatever_the_recipe_says(cli, tmp_path) -> None:
     assert cli("plan", recipe(tmp_path), "--gpu", "l4", "--config", path, *size) == 0
     # 4 rows a step of 100: nobody packed them into fewer blocks.
     assert "steps          25\n" in cli.out
+
+
+def test_pairs_are_planned_as_two_rows_each(cli, tmp_path, config) -> None:
+    out = tmp_path / "plan.json"
+    command = ["plan", recipe(tmp_path, dpo={}), "--gpu", "l4", "--config", config, "--json", out]
+    assert cli(*command, "--rows", 100, "--tokens-per-row", 50) == 0
+    assert "4 pairs of 2 × 256 tokens" in cli.out
+    assert "4 × 1 × 1 = 4 pairs, 400 tokens" in cli.out and "steps          25\n" in cli.out
+    assert "a frozen copy to compare with" in cli.out
+    plan = json.loads(out.read_text())
+    assert plan["memory"]["reference"] == 4 * plan["parameters"]["total"]
+    assert cli(*command, "train.lora.rank=4") == 0
+    assert json.loads(out.read_text())["memory"]["reference"] == 0
+    assert cli(*command[:4], "--config", CONFIGS / "t5_large.json") == 2
+    assert "encoder-decoder imitates only" in cli.err
+
+
+def test_exported_pairs_are_counted_where_they_are(cli, tmp_path) -> None:
+    base = save_base(tmp_path / "base")
+    place = making_preferences.Place(tmp_path, base, train="packing: false\n")
+    command = ["plan", place.recipe, "--gpu", "l4", "--runs", tmp_path / "runs"]
+    assert cli(*command) == 0
+    rows, report = load_preferences(
+        place.dataset / "react" / "train.jsonl", "text", AutoTokenizer.from_pretrained(base), 4096
+    )
+    assert f"4 pairs, {report.tokens:,} tokens of" in " ".join(cli.out.split())
+    assert len(rows) == 4
+    assert cli(*command, "train.dpo=null") == 2
+    assert "pairs to prefer one of: set train.dpo" in cli.err

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.errors import ModelError, RecipeError
-from pipeline.recipe.models import LoraRecipe, TrainRecipe
+from pipeline.recipe.models import DpoRecipe, LoraRecipe, TrainRecipe
 from pipeline.training.launch import config_file
 from pipeline.training.plan.data import Data, told, unknown
 from pipeline.training.plan.gpus import GPUS, find_gpu
@@ -150,15 +150,20 @@ def test_checkpointing_spares_memory() -> None:
     assert trace(TINY, replace(work, checkpointing=True)).peak < 0.7 * trace(TINY, work).peak
 
 
-@pytest.mark.parametrize("kind", ["packed", "pairs", "adapter"])
+@pytest.mark.parametrize("kind", ["packed", "examples", "adapter", "preference", "preferring adapter"])
 def test_the_prediction_is_within_15_percent_of_what_torch_allocates(kind: str) -> None:
     module = benchmark()
     plain: Work = module.PLAIN
+    halves = replace(plain, batch=4, packing=False, preference=True)
     case = {
         "packed": module.Case("", module.llama(96, 3, 2000), plain),
-        "pairs": module.Case("", module.t5(96, 2, 2000), replace(plain, packing=False)),
+        "examples": module.Case("", module.t5(96, 2, 2000), replace(plain, packing=False)),
         "adapter": module.Case(
             "", module.llama(96, 3, 2000), replace(plain, lora=LoraRecipe(), half=True, autocast=True)
+        ),
+        "preference": module.Case("", module.llama(96, 3, 2000), halves),
+        "preferring adapter": module.Case(
+            "", module.llama(96, 3, 2000), replace(halves, lora=LoraRecipe(), half=True, autocast=True)
         ),
     }[kind]
     real = module.measured(case)
@@ -177,6 +182,43 @@ def test_the_formula_counts_the_operations_that_torch_counts(train: TrainRecipe)
     data = Data(1, length, length, 1.0, "")
     said = row_flops(base, count(base, train.lora), train, data, checkpointing=False)
     assert said == pytest.approx(counter.get_total_flops(), rel=0.08)
+
+
+@pytest.mark.parametrize("lora", [None, LoraRecipe(rank=1)])
+def test_the_formula_counts_the_operations_of_a_pair(lora: LoraRecipe | None) -> None:
+    base, length = benchmark().llama(256, 4, 2000), 64
+    model = base_model(base, lora)
+    ids = torch.zeros(2, length, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        with torch.no_grad():
+            model(input_ids=ids, use_cache=False)
+    train = TrainRecipe(label_only_head=False, lora=lora, dpo=DpoRecipe())
+    said = row_flops(
+        base, count(base, lora), train, Data(1, 2 * length, length, 1.0, ""), checkpointing=False
+    )
+    assert said == pytest.approx(counter.get_total_flops(), rel=0.08)
+
+
+def test_a_copy_to_compare_with_is_split_as_the_weights_are() -> None:
+    train = TrainRecipe(dpo=DpoRecipe())
+    copies = {}
+    for name in ("none", "ddp", "zero2", "zero3", "zero3_offload", "fsdp2"):
+        work = work_of(train, SHARDINGS[name], labelled=0.4, checkpointing=False)
+        copies[name] = memory_of(COUNTS, PASS, work, SHARDINGS[name], 4, 1).reference
+    # A thousand weights in float32, or in bfloat16, whole or in quarters.
+    assert copies == {
+        "none": 4000,
+        "ddp": 4000,
+        "zero2": 2000,
+        "zero3": 500,
+        "zero3_offload": 500,
+        "fsdp2": 1000,
+    }
+    adapter = work_of(
+        train.model_copy(update={"lora": LoraRecipe()}), SHARDINGS["none"], labelled=0.4, checkpointing=False
+    )
+    assert memory_of(COUNTS, PASS, adapter, SHARDINGS["none"], 1, 1).reference == 0
 
 
 def base_model(base: Base, lora: LoraRecipe | None) -> Any:
@@ -211,6 +253,10 @@ def test_rows_become_blocks_where_they_are_packed() -> None:
     apart = told(TrainRecipe(max_length=1000, packing=False), rows=950, per_row=2000, labelled=None)
     assert (apart.units, apart.tokens) == (950, 1000)
     assert unknown(TrainRecipe(max_length=1000), None).units is None
+    pairs = TrainRecipe(max_length=1000, packing=False, dpo=DpoRecipe())
+    found = told(pairs, rows=950, per_row=100, labelled=None)
+    assert (found.units, found.tokens, found.document) == (950, 200, 100)
+    assert (unknown(pairs, None).tokens, unknown(pairs, None).document) == (2000, 1000)
 
 
 def test_a_gpu_has_a_name_or_figures() -> None:

@@ -34,11 +34,13 @@ FRAGMENTATION: Final = 0.05
 class Memory:
     """Bytes on one device at the worst moment of a step, and on the host of all devices.
 
-    ``gradients`` are those that are there at that moment. ``reserve`` is fragmentation, the CUDA context
+    ``reference`` is a frozen copy of the model that preferences are measured against. ``gradients`` are those
+    that are there at that moment. ``reserve`` is fragmentation, the CUDA context
     and NCCL together.
     """
 
     weights: float
+    reference: float
     gradients: float
     optimizer: float
     communication: float
@@ -50,8 +52,8 @@ class Memory:
     @property
     def tensors(self) -> float:
         """What torch itself allocates."""
-        parts = self.weights, self.gradients, self.optimizer, self.communication
-        return sum(parts) + self.gathered + self.activations
+        held = self.weights + self.reference + self.gradients + self.optimizer
+        return held + self.communication + self.gathered + self.activations
 
     @property
     def total(self) -> float:
@@ -72,7 +74,7 @@ def checkpoints(counts: Counts, train: TrainRecipe) -> bool:
 def work_of(
     train: TrainRecipe, sharding: Sharding, *, labelled: float, checkpointing: bool, gpu: bool = True
 ) -> Work:
-    """The pass that a device makes: every row as long as the recipe allows.
+    """The pass that a device makes: every row as long as the recipe allows. A pair is two rows.
 
     Args:
         train: how to train.
@@ -85,7 +87,7 @@ def work_of(
     # DeepSpeed and FSDP compute with bfloat16 weights; torch alone casts float32 ones as it goes.
     uniform = half and sharding.engine != "torch"
     return Work(
-        batch=train.batch_size,
+        batch=train.batch_size * (2 if train.dpo else 1),
         length=train.max_length,
         target=train.target_length,
         packing=train.packing,
@@ -96,6 +98,7 @@ def work_of(
         autocast=half and not uniform,
         uniform=uniform,
         checkpointing=checkpointing,
+        preference=train.dpo is not None,
         gpu=gpu,
     )
 
@@ -145,6 +148,7 @@ def _plain(counts: Counts, pass_: Activations, work: Work, _: Sharding, gpus: in
         gradients = max(gradients, float(pass_.growing)) - pass_.peak
     return Memory(
         weights=4.0 * counts.trained + NF4 * packed + size * (frozen - packed),
+        reference=4.0 * _compared(counts, work),
         gradients=gradients,
         optimizer=float(MOMENTS * counts.trained),
         communication=4.0 * counts.trained if gpus > 1 else 0.0,
@@ -171,6 +175,8 @@ def _deepspeed(
     host = gpus * (states + MASTER * share) if sharding.offload_optimizer else 0.0
     return Memory(
         weights=0.0 if sharding.offload_weights else weights,
+        # TRL gives the copy a config without offloading.
+        reference=size * _compared(counts, work) / (gpus if split else 1),
         gradients=0.0 if sharding.offload_optimizer else size * share,
         optimizer=0.0 if sharding.offload_optimizer else states,
         communication=float(size * min(BUCKET, counts.trained)),
@@ -189,6 +195,7 @@ def _fsdp(counts: Counts, pass_: Activations, work: Work, _: Sharding, gpus: int
     trained = counts.trained / counts.total
     return Memory(
         weights=(4.0 * counts.trained + size * frozen) / gpus,
+        reference=4.0 * _compared(counts, work) / gpus,
         gradients=4.0 * counts.trained / gpus,
         optimizer=MOMENTS * counts.trained / gpus,
         communication=2 * size * trained * max(counts.rest, counts.layer) if gpus > 1 else 0.0,
@@ -196,3 +203,8 @@ def _fsdp(counts: Counts, pass_: Activations, work: Work, _: Sharding, gpus: int
         activations=float(pass_.peak),
         reserve=0.0,
     )
+
+
+def _compared(counts: Counts, work: Work) -> int:
+    """The weights of the copy that preferences are measured against; an adapter is left out instead."""
+    return counts.total if work.preference and work.lora is None else 0

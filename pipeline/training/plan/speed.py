@@ -21,16 +21,18 @@ def row_flops(base: Base, counts: Counts, train: TrainRecipe, data: Data, *, che
     """Operations of one row (packed: one block), forward and backward.
 
     A weight costs 2 operations a token forward and 4 backward; a frozen one 2 backward, since nobody
-    asks for its gradient. Computing activations twice costs the body's forward pass again.
+    asks for its gradient. Computing activations twice costs the body's forward pass again. For preferences
+    a row is a pair, and the model that they are measured against goes forward as well.
     """
-    factor = (6 if train.lora is None else 4) + (2 if checkpointing else 0)
+    once = 0 if train.dpo is None else 2
+    factor = (6 if train.lora is None else 4) + (2 if checkpointing else 0) + once
     if base.encoder_decoder:
         return _seq2seq_flops(base.config, counts, train, data, factor)
-    head = 6 if train.lora is None else 4
+    head = (6 if train.lora is None else 4) + once
     labelled = data.labelled if train.label_only_head else 1.0
     config = base.config.get_text_config()
     width = config.num_attention_heads * _head_size(config)
-    attention = 6.0 * config.num_hidden_layers * width * data.document
+    attention = (6.0 + once) * config.num_hidden_layers * width * data.document
     return data.tokens * (factor * counts.body + head * counts.head * labelled + attention)
 
 

@@ -11,6 +11,7 @@ from pipeline.training.plan.plan import Plan, gigabytes
 WIDTH = 80
 _PARTS = {
     "weights": "weights",
+    "reference": "a frozen copy to compare with",
     "gradients": "gradients",
     "optimizer": "optimiser",
     "communication": "buffers to send gradients",
@@ -43,8 +44,7 @@ def _student(plan: Plan) -> Iterator[str]:
     yield _row("trained", f"{counts.trained:,} ({how})")
     lengths = f"{train.max_length:,} tokens"
     lengths += f" and targets of {train.target_length}" if plan.base.encoder_decoder else ""
-    kind = "blocks" if train.packing and not plan.base.encoder_decoder else "rows"
-    yield _row("a pass", f"{train.batch_size} {kind} of {lengths}")
+    yield _row("a pass", f"{train.batch_size} {_kind(plan)} of {'2 × ' if train.dpo else ''}{lengths}")
     yield _row("activations", "computed twice" if plan.checkpointing else "kept")
 
 
@@ -64,7 +64,8 @@ def _memory(plan: Plan) -> Iterator[str]:
 def _time(plan: Plan) -> Iterator[str]:
     yield _row("data", plan.data.source)
     passes = f"{plan.train.batch_size} × {plan.passes} × {plan.machine.gpus}"
-    yield _row("a step", f"{passes} = {plan.rows_per_step:,} rows, {plan.tokens_per_step:,.0f} tokens")
+    step = f"{plan.rows_per_step:,} {_kind(plan)}, {plan.tokens_per_step:,.0f} tokens"
+    yield _row("a step", f"{passes} = {step}")
     share = f"{plan.machine.utilisation:.0%} of the peak, an assumption"
     yield _row("speed", f"{plan.tokens_per_second:,.0f} tokens/s ({share})")
     if plan.steps is None or plan.hours is None:
@@ -74,6 +75,13 @@ def _time(plan: Plan) -> Iterator[str]:
     yield _row("time", f"{plan.hours:.2f} h, {plan.hours * plan.machine.gpus:.2f} GPU hours")
     if plan.cost is not None:
         yield _row("cost", f"{plan.cost:,.2f} at {plan.machine.price:g} a GPU hour")
+
+
+def _kind(plan: Plan) -> str:
+    """What a pass is counted in."""
+    if plan.train.dpo:
+        return "pairs"
+    return "blocks" if plan.train.packing else "rows"
 
 
 def _row(label: str, text: str) -> str:

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from peft import PeftModel
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pipeline.errors import ModelError
 from pipeline.models.addresses import first_line
-from pipeline.recipe.models import LoraRecipe
+from pipeline.recipe.models import DpoRecipe, LoraRecipe
 from pipeline.training.documents import separate_documents
 from pipeline.training.head import can_skip, chosen_loss
 from pipeline.training.plan.student import META, Base, build, inner
+from pipeline.training.preference_head import chosen_logps
+from pipeline.training.preference_trainer import pair_losses
 from pipeline.training.seq2seq_trainer import summed_loss
 
 
@@ -34,7 +37,7 @@ class Work:
     """One forward and backward pass of one device.
 
     ``batch`` rows of ``length`` tokens (of an encoder-decoder, with targets of ``target``), of which
-    ``labelled`` is the share that is trained on.
+    ``labelled`` is the share that is trained on. ``preference``: they are halves of pairs.
     """
 
     batch: int
@@ -49,6 +52,7 @@ class Work:
     autocast: bool
     uniform: bool
     checkpointing: bool
+    preference: bool = False
     gpu: bool = True
     """With the attention kernels of a GPU; else those of a processor."""
 
@@ -78,7 +82,8 @@ def trace(base: Base, work: Work) -> Activations:
         model = build(base, dtype=dtype, lora=lora, uniform=uniform, checkpointing=work.checkpointing)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _pretend(model)
-        loss_of = _seq2seq_loss if base.encoder_decoder else _causal_loss
+        loss_of = _preference_loss if work.preference else _causal_loss
+        loss_of = _seq2seq_loss if base.encoder_decoder else loss_of
         meter = Meter(model)
         try:
             with kernels(gpu=work.gpu), meter:
@@ -220,6 +225,30 @@ def _causal_loss(model: Any, work: Work) -> torch.Tensor:
     # As label_loss of training/head.py, but that picks the labels by their values.
     places = torch.zeros(count, dtype=torch.long)
     return chosen_loss(plain.get_output_embeddings(), hidden[:, :-1][places, places], places)
+
+
+def _preference_loss(model: Any, work: Work) -> torch.Tensor:
+    policy = _row_logps(model, work)
+    # Another model would need as much, and is counted with the weights.
+    adapter = model.disable_adapter() if isinstance(model, PeftModel) else nullcontext()
+    with torch.no_grad(), adapter:
+        reference = _row_logps(model, work)
+    words = torch.ones(work.batch, dtype=torch.long)
+    return pair_losses(policy, reference, words, DpoRecipe()).sum()
+
+
+def _row_logps(model: Any, work: Work) -> torch.Tensor:
+    plain = inner(model)
+    inputs = _padded(plain, work)
+    if not (work.label_only and can_skip(model)):
+        logits = model(**inputs, use_cache=False).logits[:, :-1]
+        return logits.float().log_softmax(-1)[..., 0].sum(dim=1)
+    hidden = plain.base_model(**inputs, use_cache=False).last_hidden_state
+    count = max(1, round(work.labelled * work.batch * (work.length - 1)))
+    # As label_logps of training/preference_head.py, but that picks the labels by their values.
+    places = torch.zeros(count, dtype=torch.long)
+    found = chosen_logps(plain.get_output_embeddings(), hidden[:, :-1][places, places], places)
+    return torch.zeros(work.batch).index_add(0, places, found)
 
 
 def _packed(model: Any, work: Work) -> dict[str, Any]:
