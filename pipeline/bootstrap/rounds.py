@@ -34,6 +34,11 @@ def rounds_of(recipe: Recipe) -> RoundsRecipe:
         raise RecipeError("train.run: rounds train on what they collect themselves; leave it out")
     if train.dpo is not None or export.pairs is not None:
         raise RecipeError("rounds imitate what was correct: leave train.dpo and export.pairs out")
+    if recipe.evaluate and recipe.evaluate.checkpoints is not None:
+        raise RecipeError(
+            "evaluate.checkpoints: rounds compare finished students; leave it out, and afterwards run"
+            " `staract evaluate` with it"
+        )
     if recipe.evaluate and all(entry.model != STUDENT for entry in recipe.evaluate.entries):
         raise RecipeError("evaluate.entries: rounds compare students, so one entry's model must be student")
     return rounds

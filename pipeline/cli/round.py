@@ -20,7 +20,7 @@ from pipeline.cli.stages import Job
 from pipeline.environments.base import Environment
 from pipeline.environments.registry import load_environment
 from pipeline.evaluation.entrants import STUDENT, Entrant, Found, check_prompt, find_model
-from pipeline.evaluation.play import loaded, play_panel
+from pipeline.evaluation.play import loaded, play_panel, weights_of
 from pipeline.evaluation.report import load_report
 from pipeline.evaluation.rounds_report import Round, student_row
 from pipeline.methods.base import Method
@@ -32,7 +32,7 @@ from pipeline.rollout.engine import Plan, run_episodes
 from pipeline.rollout.panels import recipe_panel
 from pipeline.rollout.progress import RunProgress
 from pipeline.trajectories.panels import Panel, check_disjoint
-from pipeline.trajectories.schema import Task, digest
+from pipeline.trajectories.schema import Task
 from pipeline.trajectories.store import TrajectoryStore, read_trajectories
 
 RATIONALIZED: Final = "rationalized.jsonl"
@@ -122,10 +122,9 @@ class _Table:
         """Play what the store still lacks."""
         environment, log = self.course.environment, self.job.log
         check_prompt(found, method, environment, recipe)
-        extra = {"checkpoint": digest(found.trained)} if found.trained else {}
         async with loaded(found) as model:
             assert model is not None  # noqa: S101 - it was found
-            plan = Plan(environment, method, recipe, model, self.job.recipe.seed, extra)
+            plan = Plan(environment, method, recipe, model, self.job.recipe.seed, weights_of(found))
             with TrajectoryStore(path) as store:
                 summary = await run_episodes(
                     plan,

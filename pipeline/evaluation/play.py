@@ -89,7 +89,7 @@ class _Table:
             # Of a method with two models the fast one is trained by its rows.
             check_prompt(player.swift or player.model, load_method(part), self.environment, part)
         async with loaded(player.swift, self.crew) as swift:
-            extra = _checkpoints(player)
+            extra = weights_of(player.model, player.swift)
             host = Host(self.environment, model, self.run_seed, extra, swift, self.crew)
             label = player.entry.model
             found = await (self.join(hybrid, host) if hybrid else self.play(host, recipe, label))
@@ -116,7 +116,7 @@ class _Table:
         return list(joined(hybrid, host, tasks, self.store))
 
 
-def _checkpoints(player: Entrant) -> dict[str, str]:
+def weights_of(model: Found, swift: Found | None = None) -> dict[str, str]:
     """What tells one training's weights from another's that lie in the same folder tomorrow."""
-    found = {"checkpoint": player.model, "swift_checkpoint": player.swift}
+    found = {"checkpoint": model, "swift_checkpoint": swift}
     return {name: digest(model.trained) for name, model in found.items() if model and model.trained}

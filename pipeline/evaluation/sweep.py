@@ -18,7 +18,9 @@ from pipeline.evaluation.metrics import SCORE, Metric, is_errored
 from pipeline.evaluation.rows import Aligned, Group, Settings, align, build_rows
 from pipeline.models.addresses import STAMP, read_stamp, resolve
 from pipeline.recipe.models import EntryRecipe, MethodRecipe, Recipe
-from pipeline.training.checkpoint import IDENTITY, is_whole, sha256, weight_files
+from pipeline.training.checkpoint import weight_files
+from pipeline.training.identity import sha256
+from pipeline.training.steps import IDENTITY, is_whole
 from pipeline.trajectories.files import read_json
 from pipeline.trajectories.panels import Panel
 from pipeline.trajectories.schema import Record, Trajectory, digest

@@ -71,6 +71,8 @@ def write_card(folder: Path, name: str, stamp: Mapping[str, Any], log: Mapping[s
 
 
 def _kind(trained: Mapping[str, Any], *, encoder_decoder: bool) -> str:
-    weights = "all weights" if trained["train.lora"] is None else "LoRA adapter"
+    lora = trained["train.lora"]
+    weights = "all weights" if lora is None else "LoRA adapter"
+    weights += ", trained on the base in four bits" if lora and lora.get("quantize") else ""
     weights += ", by direct preference optimisation on pairs" if trained.get("train.dpo") else ""
     return f"encoder-decoder, {weights}" if encoder_decoder else weights

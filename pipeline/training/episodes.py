@@ -24,7 +24,8 @@ from pipeline.models.registry import load_model
 from pipeline.recipe.models import Recipe, ValidateRecipe
 from pipeline.rollout.engine import Plan, run_episodes
 from pipeline.rollout.panels import recipe_panel
-from pipeline.training.checkpoint import sha256, weight_files
+from pipeline.training.checkpoint import weight_files
+from pipeline.training.identity import sha256
 from pipeline.training.sharding import unsharded
 from pipeline.trajectories.panels import check_disjoint
 from pipeline.trajectories.schema import Task, digest

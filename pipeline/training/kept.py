@@ -18,12 +18,10 @@ from pipeline.training.checkpoint import (
     check_weights,
     copy_model,
     is_blank,
-    is_due,
-    is_whole,
-    mark_whole,
     new_folder,
 )
 from pipeline.training.progress import say
+from pipeline.training.steps import is_due, is_whole, mark_whole
 
 
 class Keep(TrainerCallback):

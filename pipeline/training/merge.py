@@ -23,8 +23,9 @@ from pipeline.models.folders import ADAPTER, base_address, whole_base
 from pipeline.models.transformers_load import load_causal
 from pipeline.rendering.tokens import stop_token
 from pipeline.training.agreement import Agreement, Ids, compare, row_logits
-from pipeline.training.checkpoint import describe, new_folder, serve_stop, sha256
+from pipeline.training.checkpoint import describe, new_folder, serve_stop
 from pipeline.training.data import encode_episodes
+from pipeline.training.identity import sha256
 from pipeline.training.merge_card import write_merge_card
 from pipeline.training.rows import read_episodes, read_export
 from pipeline.trajectories.files import read_json, write_json

@@ -20,9 +20,10 @@ from pipeline.errors import StaractError, TrainingError
 from pipeline.models.addresses import read_stamp, resolve
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import Recipe, TrainRecipe
-from pipeline.training import checkpoint, tracking
+from pipeline.training import checkpoint, steps, tracking
 from pipeline.training.card import write_card
 from pipeline.training.episodes import Episodes
+from pipeline.training.identity import identity_of, sha256
 from pipeline.training.kept import Keep
 from pipeline.training.launch import STATUS, module_for
 from pipeline.training.layout import accumulation, use_one_gpu, world_size
@@ -95,11 +96,11 @@ class Job:
             part["history"] = self.export.history
         address = resolve(self.address)
         if address.kind == "new":
-            part["config"] = checkpoint.sha256(Path(address.name))
+            part["config"] = sha256(Path(address.name))
         if self.train.dpo is not None and address.kind == "folder":
             # The student that is corrected may be trained anew in the same folder.
             part["start"] = read_stamp(Path(address.name)).get("digest", "")
-        return checkpoint.identity(self.train, self.address, self.style, part, self.dataset)
+        return identity_of(self.train, self.address, self.style, part, self.dataset)
 
 
 class Report(Protocol):
@@ -179,21 +180,21 @@ def train_style(program: Program, job: Job) -> bool:
     if checkpoint.finished(job.folder, wanted):
         say(f"{job.folder}: trained already from the same recipe and dataset; nothing to do")
         return True
-    newest = checkpoint.open_steps(job.steps, wanted)
+    newest = steps.open_steps(job.steps, wanted)
     if job.train.keep_checkpoints:
-        checkpoint.open_steps(job.kept, wanted)
+        steps.open_steps(job.kept, wanted)
     set_seed(job.train.seed)
     stop = StopCallback()
     with Episodes.of(job.recipe, job.steps) as episodes:
         watch = Watch(job.train, job.steps, episodes, has_dev=job.has_dev)
-        callbacks: list[TrainerCallback] = [ProgressCallback(), checkpoint.WholeCallback(), stop, watch]
+        callbacks: list[TrainerCallback] = [ProgressCallback(), steps.WholeCallback(), stop, watch]
         trainer, report = program.prepare(job, callbacks)
         if job.train.tracker != "none":
             trainer.add_callback(tracking.Tracker(_tracked(job, report, wanted), watch))
         stop.install()
         describe = partial(_describe, job, trainer, report, wanted)
         started = time.monotonic()
-        with checkpoint.saving(job.steps):
+        with steps.saving(job.steps):
             _go(job, trainer, watch, describe, newest)
         if stop.stopped:
             at = trainer.state.global_step
@@ -260,7 +261,7 @@ def _finish(
     scratch = job.steps / "final"
     # Training may have turned the cache off in the config; whoever serves the student wants it.
     trainer.model.config.use_cache = True
-    with checkpoint.saving(job.steps):
+    with steps.saving(job.steps):
         if watch.best_folder is None:
             trainer.save_model(str(scratch))
         elif trainer.is_world_process_zero():
@@ -273,7 +274,7 @@ def _finish(
             stamp = describe(fresh)
             write_json(fresh / "train.json", log)
             write_card(fresh, job.name, stamp, log)
-        checkpoint.remove(job.steps)
+        steps.remove(job.steps)
         say(f"{job.folder}: {report.rows_kept} rows, {len(log['steps'])} logs, {seconds:.0f} s")
     trainer.accelerator.wait_for_everyone()
 

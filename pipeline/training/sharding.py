@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from torch.distributed.tensor import DTensor
 from transformers.integrations import deepspeed
 
 
@@ -19,7 +21,14 @@ def weights_held(model: Any) -> tuple[int, int]:
     """How many weights a model has, and how many of them this process keeps."""
     weights = list(model.parameters())
     whole = sum(getattr(weight, "ds_numel", weight.numel()) for weight in weights)
-    return whole, sum(getattr(weight, "ds_tensor", weight).numel() for weight in weights)
+    return whole, sum(_kept(weight).numel() for weight in weights)
+
+
+def _kept(weight: Any) -> torch.Tensor:
+    """This process's part of a weight, as DeepSpeed or FSDP split it."""
+    if isinstance(weight, DTensor):
+        return weight.to_local()
+    return getattr(weight, "ds_tensor", weight)
 
 
 @contextmanager

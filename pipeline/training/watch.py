@@ -18,8 +18,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from pipeline.errors import StaractError, StoreError, TrainingError
 from pipeline.recipe.models import TrainRecipe
-from pipeline.training.checkpoint import copy_model, is_due, new_folder
+from pipeline.training.checkpoint import copy_model, new_folder
 from pipeline.training.progress import say
+from pipeline.training.steps import is_due
 from pipeline.trajectories.files import read_json, write_json
 
 Metric = Literal["loss", "score"]

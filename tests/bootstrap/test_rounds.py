@@ -224,6 +224,7 @@ def test_a_rounds_recipe_trains_the_same_base_on_more():
         ({"train": {"model": "base", "dpo": {}}}, "train.dpo"),
         ({"export": {"format": "text", "pairs": {}}}, "export.pairs"),
         ({"evaluate": {"entries": WHOLE["evaluate"]["entries"][:1]}}, "must be student"),
+        ({"evaluate": {**WHOLE["evaluate"], "checkpoints": "checkpoints"}}, r"evaluate\.checkpoints"),
     ],
 )
 def test_what_rounds_cannot_do_is_refused(change, message):

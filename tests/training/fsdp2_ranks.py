@@ -28,6 +28,7 @@ from transformers import LlamaForCausalLM
 
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training import head
+from pipeline.training.sharding import weights_held
 from pipeline.training.trainer import keep_outputs
 from tests.training.forking import fork_ranks
 from tests.training.making import make_model
@@ -147,14 +148,14 @@ def held(model: Any) -> dict[str, list[int]]:
 def run(name: str, case: Case, folder: Path, rank: int) -> None:
     model = student(case)
     shard(model, case)
-    before = held(model)
+    before, kept = held(model), weights_held(model)
     with mock.patch.object(head, "label_loss", functools.partial(head.label_loss, at_once=case.logits)):
         log = train(model, rank, RANKS)
     # The last evaluation leaves some weights gathered; they are saved all the same, as the Trainer does.
     state = get_model_state_dict(model, options=WHOLE)
     if rank == 0:
         model.save_pretrained(folder / name, state_dict=state)
-    (folder / f"{name}-{rank}.json").write_text(json.dumps({"log": log, "held": before}))
+    (folder / f"{name}-{rank}.json").write_text(json.dumps({"log": log, "held": before, "kept": kept}))
     dist.barrier()
 
 

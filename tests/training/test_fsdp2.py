@@ -89,6 +89,8 @@ def test_each_rank_holds_half_of_every_weight(together: Path, name: str) -> None
     for weight, (whole, held) in first.items():
         # All sizes here are even; a weight that is no DTensor is noted as 0.
         assert [whole, held] == second[weight] == [whole, whole // 2], weight
+    sums = [sum(sizes) for sizes in zip(*first.values(), strict=True)]
+    assert [rank["kept"] for rank in noted(together, name)] == [sums, sums]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipe.load import load_recipe
 from pipeline.recipe.models import TrainRecipe
 from pipeline.training import layout
-from pipeline.training.checkpoint import identity, require_same
+from pipeline.training.identity import identity_of, require_same
 from pipeline.training.layout import accumulation, processes_and_options
 from pipeline.training.trainer import common_arguments
 
@@ -89,7 +89,7 @@ def test_the_trainers_arguments_follow(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def noted(tmp_path: Path, **keys: Any) -> dict[str, Any]:
-    return identity(section(**keys), "base", "react", {"renderer": "chat"}, tmp_path)
+    return identity_of(section(**keys), "base", "react", {"renderer": "chat"}, tmp_path)
 
 
 def test_a_student_is_the_same_however_its_steps_were_split(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.models.addresses import read_stamp
 from pipeline.models.transformers_load import load_causal, load_quantized
 from pipeline.recipe.models import LoraRecipe, TrainRecipe
 from pipeline.training.adapter import load_base
-from pipeline.training.checkpoint import identity
+from pipeline.training.identity import identity_of, require_same
 from pipeline.training.plan.advice import changes
 from pipeline.training.plan.data import unknown
 from pipeline.training.plan.gpus import GPUS
@@ -88,6 +88,8 @@ def test_an_adapter_is_trained_on_a_base_in_four_bits_and_a_stopped_run_goes_on_
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert {tensor.dtype for tensor in first.values()} == {torch.float32}, "small steps are kept"
     assert all(tensor.any() for tensor in first.values())
+    card = (whole.checkpoints / "react" / "README.md").read_text()
+    assert "LoRA adapter, trained on the base in four bits" in card
     _check_served(whole.checkpoints / "react", wide, first)
 
 
@@ -134,10 +136,13 @@ def test_what_cannot_be_packed_is_refused_in_one_sentence(
 
 def test_students_of_before_are_still_those_of_the_same_recipe(tmp_path: Path) -> None:
     def noted(lora: LoraRecipe) -> Any:
-        return identity(TrainRecipe(lora=lora), "base", "react", {}, tmp_path)["train.lora"]
+        return identity_of(TrainRecipe(lora=lora), "base", "react", {}, tmp_path)
 
-    assert noted(LoraRecipe(rank=4)) == {"rank": 4, "alpha": 32.0, "dropout": 0.0}
-    assert noted(QLORA)["quantize"] == "nf4"
+    before = noted(LoraRecipe(rank=4))
+    assert before["train.lora"].pop("quantize") is None
+    require_same(tmp_path, before, noted(LoraRecipe(rank=4)))
+    with pytest.raises(TrainingError, match=r"changed: train\.lora"):
+        require_same(tmp_path, before, noted(QLORA))
 
 
 def test_the_plan_counts_packed_weights_as_they_lie_in_memory(wide: Path) -> None:
@@ -177,7 +182,7 @@ def _plan(lora: LoraRecipe | None, sharding: str = "none", gpus: int = 1) -> Pla
     train = TrainRecipe(lora=lora, batch_size=2, max_length=64)
     machine = Machine(GPUS["4090"], gpus, SHARDINGS[sharding])
     counts = Counts(total=9, trained=1, embedding=1, head=1, body=6, encoder=0, layer=3, rest=3)
-    nothing = Memory(0, 0, 0, 0, 0, 0, 0)
+    nothing = Memory(0, 0, 0, 0, 0, 0, 0, 0)
     return Plan(base, train, machine, unknown(train, None), counts, True, nothing, 1.0)
 
 

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from pipeline.errors import TrainingError
-from pipeline.training import checkpoint
+from pipeline.training.steps import is_whole, saving
 from pipeline.training.trainer import StudentTrainer
 from tests.training.making import save_base
 from tests.training.test_causal import Place, record_order
@@ -138,7 +138,7 @@ def test_where_all_are_damaged_training_begins_again(
 def test_a_mark_of_an_earlier_version_counts(tmp_path: Path, stopped: Place) -> None:
     folder = copied(stopped, tmp_path).checkpoints / "react.steps" / "checkpoint-5"
     (folder / "whole").write_bytes(b"")
-    assert checkpoint.is_whole(folder)
+    assert is_whole(folder)
 
 
 SMALL = COMMON + "packing: false"
@@ -207,7 +207,7 @@ def test_without_room_for_a_checkpoint_the_last_whole_one_stays_and_the_same_com
     assert "the disk is full" in error
     assert "the same command goes on" in error
     steps = place.checkpoints / "react.steps"
-    assert [path.name for path in steps.glob("checkpoint-*") if checkpoint.is_whole(path)] == ["checkpoint-2"]
+    assert [path.name for path in steps.glob("checkpoint-*") if is_whole(path)] == ["checkpoint-2"]
     assert place.train() == 0
     assert "going on from" in capsys.readouterr().out
     assert losses(place) == losses(uninterrupted)
@@ -224,9 +224,9 @@ def test_a_full_disk_is_said_in_one_sentence_however_a_library_says_it(tmp_path:
             file.write("x")
 
     for write in (by_torch, by_python):
-        with pytest.raises(TrainingError, match="the disk is full"), checkpoint.saving(tmp_path):
+        with pytest.raises(TrainingError, match="the disk is full"), saving(tmp_path):
             write()
-    with pytest.raises(RuntimeError, match="shapes do not fit"), checkpoint.saving(tmp_path):
+    with pytest.raises(RuntimeError, match="shapes do not fit"), saving(tmp_path):
         raise RuntimeError("shapes do not fit")
 
 

@@ -58,7 +58,7 @@ def test_the_score_is_what_the_checkpoints_episodes_earn(
     save_base(tmp_path / "base", tmp_path / "trajectories" / "trial" / "dataset" / "react" / "train.jsonl")
     kept = tmp_path / "kept"
     monkeypatch.setattr(
-        "pipeline.training.checkpoint.remove", lambda folder: folder.rename(kept)
+        "pipeline.training.steps.remove", lambda folder: folder.rename(kept)
     )  # the episodes lie there
     program = Program(causal.CAUSAL, "", causal._prepare)
     assert train_styles(program, load_recipe(path), tmp_path / "trajectories", tmp_path / "checkpoints")
