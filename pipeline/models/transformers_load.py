@@ -8,7 +8,8 @@ import io
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+import warnings
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -223,15 +224,24 @@ def _load_adapter(folder: Path, dtype: torch.dtype, library: type[Any]) -> tuple
     # The base may be an adapter too: a student that was corrected afterwards.
     model, tokenizer = _load(base, dtype, "cpu", library)
     try:
-        adapted: Any = PeftModel.from_pretrained(
-            model, str(folder), use_safetensors=True, local_files_only=True
-        )
+        with peft_unheard():
+            adapted: Any = PeftModel.from_pretrained(
+                model, str(folder), use_safetensors=True, local_files_only=True
+            )
     except Exception as error:
         raise ModelError(f"adapter {str(folder)!r} does not fit {base!r}: {first_line(error)}") from error
     _check_effect(folder, adapted, names)
     _take_stops(model, folder)
     own = (folder / "tokenizer_config.json").is_file()
     return adapted.merge_and_unload(), load_tokenizer(folder) if own else tokenizer
+
+
+@contextlib.contextmanager
+def peft_unheard() -> Generator[None]:
+    """Keep a warning from users: peft asks transformers a question by a name that is going out of use."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        yield
 
 
 def _take_stops(model: Any, folder: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from pipeline.errors import TrainingError
-from pipeline.models.transformers_load import load_causal, load_quantized
+from pipeline.models.transformers_load import load_causal, load_quantized, peft_unheard
 from pipeline.recipe.models import LoraRecipe, TrainRecipe
 from pipeline.training.sharding import uses_deepspeed
 
@@ -53,7 +53,8 @@ def with_adapter(model: Any, lora: LoraRecipe) -> Any:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, settings)
+    with peft_unheard():
+        return get_peft_model(model, settings)
 
 
 def hold_in_float32(model: Any) -> None:

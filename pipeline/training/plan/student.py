@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -108,10 +107,7 @@ def build(
             f"no model can be built from the config of {base.name!r}: {first_line(error)}"
         ) from None
     if lora is not None:
-        with warnings.catch_warnings():
-            # peft asks transformers a question by a name that is going out of use.
-            warnings.simplefilter("ignore", FutureWarning)
-            model = with_adapter(model, lora)
+        model = with_adapter(model, lora)
         model = model.to(dtype) if uniform else model
     if checkpointing:
         model.enable_input_require_grads()
