@@ -1,4 +1,4 @@
-"""DeepSpeed's stage 3 and models that it must leave alone."""
+"""What a process keeps of a model that is split, and models that DeepSpeed's stage 3 must leave alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch.distributed.tensor import DTensor
 from transformers.integrations import deepspeed
 
@@ -20,15 +19,20 @@ def uses_deepspeed() -> bool:
 def weights_held(model: Any) -> tuple[int, int]:
     """How many weights a model has, and how many of them this process keeps."""
     weights = list(model.parameters())
-    whole = sum(getattr(weight, "ds_numel", weight.numel()) for weight in weights)
-    return whole, sum(_kept(weight).numel() for weight in weights)
+    return sum(map(_whole, weights)), sum(map(_held, weights))
 
 
-def _kept(weight: Any) -> torch.Tensor:
-    """This process's part of a weight, as DeepSpeed or FSDP split it."""
+def _whole(weight: Any) -> int:
+    # In four bits, two weights lie in one element; DeepSpeed's stage 3 leaves an empty tensor.
+    packed = getattr(weight, "quant_state", None)
+    return packed.shape.numel() if packed else getattr(weight, "ds_numel", weight.numel())
+
+
+def _held(weight: Any) -> int:
+    """How much this process keeps of a weight that DeepSpeed or FSDP split."""
     if isinstance(weight, DTensor):
-        return weight.to_local()
-    return getattr(weight, "ds_tensor", weight)
+        return weight.to_local().numel()
+    return weight.ds_tensor.numel() if hasattr(weight, "ds_tensor") else _whole(weight)
 
 
 @contextmanager

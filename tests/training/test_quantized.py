@@ -90,6 +90,10 @@ def test_an_adapter_is_trained_on_a_base_in_four_bits_and_a_stopped_run_goes_on_
     assert all(tensor.any() for tensor in first.values())
     card = (whole.checkpoints / "react" / "README.md").read_text()
     assert "LoRA adapter, trained on the base in four bits" in card
+    about = json.loads((whole.checkpoints / "react" / "train.json").read_text())
+    base = AutoModelForCausalLM.from_pretrained(wide)
+    assert about["weights"] == base.num_parameters() + sum(tensor.numel() for tensor in first.values())
+    assert about["weights_per_process"] == about["weights"]
     _check_served(whole.checkpoints / "react", wide, first)
 
 
