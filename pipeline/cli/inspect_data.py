@@ -124,7 +124,8 @@ def _sheet(files: Sequence[Inspected]) -> Sheet:
 
 def _note(one: Inspected) -> str:
     train = one.train
-    whole = "pairs" if train.dpo else "rows" if one.findings.fill is None else "blocks"
+    packed = one.findings.fill is not None
+    whole = "pairs" if train.dpo else ("blocks" if packed else "rows")
     layout = f"{train.batch_size} {whole} × {one.accumulation} accumulated × {one.devices} devices"
     return f"A step: {layout}. max_length {train.max_length}. The last three lines must be 0."
 
