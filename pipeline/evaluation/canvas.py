@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_ROOM = 12
+"""As many numbers have room below a picture."""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\\\", "ooo", "++")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -87,8 +90,13 @@ def open_frame(axes: Axes, along: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def whole_ticks(axes: Axes) -> None:
-    """Whole numbers below: steps, samples, rounds."""
-    from matplotlib.ticker import MaxNLocator
+def whole_ticks(axes: Axes, values: Iterable[int]) -> None:
+    """Whole numbers below: those that there are (steps, rounds), or round ones where they are too many."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    there = sorted(set(values))
+    nearest = min((after - before for before, after in pairwise(there)), default=1)
+    if len(there) > 1 and nearest * _ROOM >= there[-1] - there[0]:
+        axes.xaxis.set_major_locator(FixedLocator(there))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))

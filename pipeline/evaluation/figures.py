@@ -72,7 +72,7 @@ def plot_votes(
         axes.axhline(value, label=label(method), **style)
     axes.set_xlabel("samples in the vote")
     _finish(axes, METRIC_NAMES[metric], max([*highs, *others.values()]))
-    whole_ticks(axes)
+    whole_ticks(axes, samples)
     figure.suptitle(f"{METRIC_NAMES[metric].capitalize()} on {points[0].episodes} tasks", fontsize=13)
     legend_beside(figure, axes)
     return to_image(figure, image_format)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -137,13 +138,13 @@ def draw_rounds(result: Rounds, image_format: str = "png") -> bytes:
     axes.plot(numbers, dev, marker="s", linestyle="--", color="#D55E00", label=label)
     best = next(one for one in result.rounds if one.number == result.best)
     axes.scatter([best.number], [best.dev], s=130, facecolors="none", edgecolors="black", label="best on dev")
-    _axes(axes)
+    _axes(axes, numbers)
     no_formulas([figure.suptitle(f"{result.recipe}: rounds", fontsize=12)])
     return to_image(figure, image_format)
 
 
-def _axes(axes: Axes) -> None:
-    whole_ticks(axes)
+def _axes(axes: Axes, numbers: Iterable[int]) -> None:
+    whole_ticks(axes, numbers)
     axes.set_xlabel("round (0: the first teacher's trajectories alone)")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]), top=max(1.02, axes.get_ylim()[1]))
     open_frame(axes, "y")

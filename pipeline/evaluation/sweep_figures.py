@@ -135,7 +135,7 @@ def _marks(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _axes(axes: Axes, sweep: Sweep) -> None:
-    whole_ticks(axes)
+    whole_ticks(axes, [point.step for point in sweep.points])
     axes.set_xlabel("training steps (0: the model before training)")
     axes.set_ylabel(f"{METRIC_NAMES[sweep.metric]} with its {sweep.confidence:.0%} interval")
     axes.set_ylim(0.0, 1.02)
