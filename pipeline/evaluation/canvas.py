@@ -96,7 +96,7 @@ def whole_ticks(axes: Axes, values: Iterable[int]) -> None:
 
     there = sorted(set(values))
     nearest = min((after - before for before, after in pairwise(there)), default=1)
-    if len(there) > 1 and nearest * _ROOM >= there[-1] - there[0]:
+    if nearest * _ROOM >= there[-1] - there[0]:
         axes.xaxis.set_major_locator(FixedLocator(there))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
