@@ -42,8 +42,9 @@ from pipeline.trajectories.schema import Trajectory
 from tests.rendering.making import with_tools
 from tests.training.making import make_model, make_tokenizer, save_dataset, save_recipe
 from tests.training.making_preferences import Place, make_pair, save_pairs, spec
+from tests.training.sharded import NEEDS_DEEPSPEED, stage
 from tests.training.stopping import StopAt
-from tests.training.test_causal_ranks import CPU2, HOME
+from tests.training.test_causal_ranks import CPU2, HOME, compare_students
 
 RENDERERS = {"text": "text", "messages": "chat", "tools": "tools"}
 
@@ -407,7 +408,10 @@ def test_rows_and_recipe_must_agree(tmp_path: Path, base: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
-def test_two_ranks_do_what_one_does(tmp_path: Path, base: Path) -> None:
+@pytest.mark.parametrize(
+    "zero", [None, pytest.param(2, marks=NEEDS_DEEPSPEED), pytest.param(3, marks=NEEDS_DEEPSPEED)]
+)
+def test_two_ranks_do_what_one_does(tmp_path: Path, base: Path, zero: int | None) -> None:
     # Five pairs in steps of four: the last step leaves one rank without a pair.
     train = "rows_a_step: 4\nbatch_size: 2\nepochs: 2\nlearning_rate: 1e-2\nwarmup: 0\ndpo: {imitate: 0.1}\n"
     pairs = [make_pair(number, shared=number % 3) for number in range(5)]
@@ -417,9 +421,11 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, base: Path) -> None:
         for count in ("one", "two")
     )
     roots = [str(place.root) for place in both.values()]
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--quiet", "--config_file", str(CPU2)]
+    config = stage(tmp_path, zero) if zero else CPU2
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--quiet", "--config_file", str(config)]
     command += ["-m", "tests.training.making_preferences", *roots]
-    variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HOME)}
+    python_path = os.pathsep.join([str(tmp_path), str(HOME)])
+    variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
     assert (
         subprocess.run(
             command, check=False, env={**os.environ, **variables}, cwd=HOME, timeout=250
@@ -429,8 +435,12 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, base: Path) -> None:
     for name, place in alone.items():
         assert place.train() == 0
         one, two = (json.loads((each.student / "train.json").read_text()) for each in (place, both[name]))
-        assert (one["processes"], two["processes"], two["distributed"]) == (1, 2, "MULTI_CPU")
+        layout = "DEEPSPEED" if zero else "MULTI_CPU"
+        assert (one["processes"], two["processes"], two["distributed"]) == (1, 2, layout)
+        share = two["weights_per_process"] / two["weights"]
+        assert share == pytest.approx(0.5 if zero == 3 else 1.0, rel=0.05)
         assert len(one["steps"]) == len(two["steps"]) == 4
         for first, second in zip(one["steps"], two["steps"], strict=True):
             for key in ("loss", "grad_norm", "rewards/margins", "labelled_tokens"):
                 assert second[key] == pytest.approx(first[key], rel=1e-4, abs=1e-6), key
+        compare_students(place.student, both[name].student)
