@@ -46,7 +46,7 @@ def require_same(folder: Path, noted: Mapping[str, Any], wanted: Mapping[str, An
     Raises:
         TrainingError: something that decides the outcome differs; it is named.
     """
-    noted = _completed(noted)
+    noted = {**noted, **_completed(noted, wanted)}
     changed = sorted(key for key in {*noted, *wanted} if noted.get(key) != wanted.get(key))
     if changed:
         raise TrainingError(
@@ -72,11 +72,11 @@ def _deciding(recipe: TrainRecipe) -> dict[str, Any]:
     return {_TRAINED + key: value for key, value in train.items()}
 
 
-def _completed(noted: Mapping[str, Any]) -> dict[str, Any]:
-    """What was noted, with the defaults of keys that recipes did not have then."""
+def _completed(noted: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of ``train`` that are wanted, as they were noted, or as they were before they had a name."""
     keys = {key: value for key, value in noted.items() if key.startswith(_TRAINED)}
     try:
         recipe = TrainRecipe.model_validate({key.removeprefix(_TRAINED): keys[key] for key in keys})
     except ValidationError:
-        return dict(noted)
-    return {**noted, **_deciding(recipe)}
+        return {}
+    return {key: value for key, value in _deciding(recipe).items() if key in wanted}

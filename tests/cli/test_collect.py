@@ -200,5 +200,3 @@ def test_pairs_that_cannot_be_made_say_why(cli: Cli, gold: dict[str, str], tmp_p
         assert cli("export", school.recipe, "export.pairs.runs=[nowhere]") == 2
         assert "trajectories/nowhere/trajectories.jsonl is not there" in cli.err
         assert not (tmp_path / "trajectories/small/dataset").exists()
-        assert cli("plan", school.recipe, "train={model: teacher, dpo: {}}") == 2
-        assert "plans are for imitation" in cli.err
