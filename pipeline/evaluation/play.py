@@ -40,6 +40,8 @@ async def play_panel(
     Raises:
         ModelError: a model cannot be loaded or asked, or is asked otherwise than it was trained.
     """
+    for player in players:
+        _check(player, environment)
     table = _Table(environment, panel, store, concurrency, run_seed, progress, crew)
     groups: dict[int, Group] = {}
     ordered = sorted(range(len(players)), key=lambda index: players[index].model.recipe.address)
@@ -85,9 +87,6 @@ class _Table:
         """Play one entry's episodes that the store lacks; all of them, grouped."""
         recipe = player.entry.method
         hybrid = load_hybrid(recipe)
-        for part in [hybrid.first, hybrid.second] if hybrid else [recipe]:
-            # Of a method with two models the fast one is trained by its rows.
-            check_prompt(player.swift or player.model, load_method(part), self.environment, part)
         async with loaded(player.swift, self.crew) as swift:
             extra = weights_of(player.model, player.swift)
             host = Host(self.environment, model, self.run_seed, extra, swift, self.crew)
@@ -114,6 +113,14 @@ class _Table:
             hybrid, host, tasks, self.store, concurrency=self.concurrency, progress=self.progress
         )
         return list(joined(hybrid, host, tasks, self.store))
+
+
+def _check(player: Entrant, environment: Environment) -> None:
+    """Refuse an entry that asks a student otherwise than it was trained, before anyone plays."""
+    hybrid = load_hybrid(player.entry.method)
+    for part in [hybrid.first, hybrid.second] if hybrid else [player.entry.method]:
+        # Of a method with two models the fast one is trained by its rows.
+        check_prompt(player.swift or player.model, load_method(part), environment, part)
 
 
 def weights_of(model: Found, swift: Found | None = None) -> dict[str, str]:

@@ -156,9 +156,10 @@ def test_checkpoints_that_cannot_be_compared_are_one_sentence(cli, recipe, asked
     folder = tmp_path / "students"
     checkpoint(folder, 5, "")
     (folder / "identity.json").write_text(json.dumps({"style": "react", "renderer": "chat"}))
-    assert cli("evaluate", recipe, f"checkpoints={folder}") == 2
+    assert cli("evaluate", recipe, "checkpoints=students") == 2
     assert "trained with renderer 'chat' but asked with 'text'" in cli.err
-    assert cli("evaluate", recipe, f"checkpoints={folder}", "name=other", "train=null") == 2
+    assert not asked, "refused before the model before training has played"
+    assert cli("evaluate", recipe, "checkpoints=students", "name=other", "train=null") == 2
     assert "recipe 'other': comparing checkpoints needs a train and an evaluate section" in cli.err
     assert cli("sweep", recipe) == 2, "one way to do it"
 
