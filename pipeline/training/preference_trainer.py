@@ -20,7 +20,6 @@ from trl.trainer.utils import use_adapter
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import DpoRecipe, TrainRecipe
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.evenly import LengthSampler
 from pipeline.training.head import can_skip
 from pipeline.training.preference_head import add_logps_head
 from pipeline.training.trainer import Counting, common_arguments, twice_computed
@@ -153,9 +152,6 @@ class PreferenceTrainer(Counting, DPOTrainer):
     def _prepare_dataset(self, dataset: Any, processing_class: Any, args: Any, dataset_name: str) -> Any:
         # The rows are ids already, made by the serving path's own function.
         return dataset
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> LengthSampler:
-        return self.by_length(self.train_dataset if train_dataset is None else train_dataset)
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor:
         """Pairs of an optimiser step, over all ranks."""

@@ -35,8 +35,6 @@ from pipeline.training.watch import Watch
 from pipeline.trajectories.files import write_json
 from pipeline.trajectories.schema import digest
 
-"""What is wrong with a dataset whose rows are pairs, or are none."""
-
 
 @dataclass(frozen=True)
 class Job:

@@ -12,7 +12,6 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 from pipeline.errors import TrainingError
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
-from pipeline.training.evenly import LengthSampler
 from pipeline.training.trainer import Counting, common_arguments, twice_computed
 
 
@@ -60,10 +59,6 @@ class ExampleTrainer(Counting, Seq2SeqTrainer):
     def label_sums(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         labels = inputs.pop("labels")
         return _total(model(**inputs).logits, labels), (labels != IGNORE).sum()
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> LengthSampler:
-        rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        return self.by_length(rows)
 
 
 def seq2seq_config(

@@ -14,6 +14,7 @@ _HELD: Final = {
     True: "pairs to prefer one of: set train.dpo, or export rows to imitate (without export.pairs)",
     False: "rows to imitate, and train.dpo needs pairs: set export.pairs and export again, or remove it",
 }
+"""What is wrong with a dataset whose rows are pairs, or are none."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
@@ -111,6 +111,9 @@ class Counting(Trainer):
             self.epoch,
         )
 
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return self.by_length(self.train_dataset if train_dataset is None else train_dataset)
+
     def epoch(self) -> int:
         """The current one, from 0 on."""
         return int(self.state.epoch or 0)
@@ -203,10 +206,10 @@ class StudentTrainer(Counting, SFTTrainer):
             )
         return total, (targets != IGNORE).sum()
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled | LengthSampler:
-        rows: Any = self.train_dataset if train_dataset is None else train_dataset
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         if self.args.train_sampling_strategy == "group_by_length":
-            return self.by_length(rows)
+            return super()._get_train_sampler(train_dataset)
+        rows: Any = self.train_dataset if train_dataset is None else train_dataset
         return Shuffled(len(rows), self.args.seed, self.epoch)
 
     def _count(self, inputs: dict[str, Any]) -> None:

@@ -15,8 +15,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 from pipeline.recipe.models import TrainRecipe
 from pipeline.rendering.tokens import IGNORE
 from pipeline.training import evenly
+from pipeline.training.evenly import LengthSampler
 from pipeline.training.seq2seq_data import EncodedExample, Seq2SeqCollator
-from pipeline.training.seq2seq_trainer import ExampleTrainer, LengthSampler, seq2seq_config, summed_loss
+from pipeline.training.seq2seq_trainer import ExampleTrainer, seq2seq_config, summed_loss
 
 
 def some_rows(count: int) -> list[EncodedExample]:
